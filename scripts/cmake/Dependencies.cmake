@@ -1,0 +1,55 @@
+# Third-party libraries, each found once. Debian package names are in scripts/packages.txt.
+find_package(Threads REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(GTest REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CLI11 REQUIRED)
+find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
+find_library(XXHASH_LIBRARY xxhash REQUIRED)
+find_library(GLOO_LIBRARY gloo PATHS /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu REQUIRED)
+find_library(OPENBLAS_LIBRARY openblas PATH_SUFFIXES openblas-pthread REQUIRED)
+find_path(OPENBLAS_INCLUDE_DIR cblas.h PATH_SUFFIXES x86_64-linux-gnu aarch64-linux-gnu openblas-pthread
+          x86_64-linux-gnu/openblas-pthread REQUIRED)
+
+# gRPC and abseil are linked statically where their archives exist: a process that links gRPC
+# dynamically needs 10 ms before main, one that links it statically 3 ms, and a launch starts
+# three of them in a row.
+file(GLOB absl_archives /usr/lib/*-linux-gnu/libabsl_*.a)
+find_library(GRPC_ARCHIVE libgrpc.a)
+add_library(trainctl_absl INTERFACE)
+add_library(trainctl_grpc INTERFACE)
+add_library(trainctl_protobuf INTERFACE)
+if(absl_archives AND GRPC_ARCHIVE)
+  target_link_libraries(trainctl_absl INTERFACE -Wl,--start-group ${absl_archives} -Wl,--end-group Threads::Threads)
+  set(archives)
+  foreach(name protobuf grpc++ grpc gpr address_sorting upb re2 cares)
+    find_library(${name}_ARCHIVE lib${name}.a REQUIRED)
+    list(APPEND archives ${${name}_ARCHIVE})
+  endforeach()
+  find_library(SSL_LIBRARY ssl REQUIRED)
+  find_library(CRYPTO_LIBRARY crypto REQUIRED)
+  find_library(SYSTEMD_LIBRARY systemd REQUIRED)
+  list(POP_FRONT archives protobuf_archive)
+  target_link_libraries(trainctl_protobuf INTERFACE ${protobuf_archive} ZLIB::ZLIB Threads::Threads)
+  target_link_libraries(trainctl_grpc INTERFACE
+    -Wl,--start-group ${archives} ${absl_archives} -Wl,--end-group
+    trainctl_protobuf ${SSL_LIBRARY} ${CRYPTO_LIBRARY} ${SYSTEMD_LIBRARY} ZLIB::ZLIB Threads::Threads dl)
+else()
+  find_package(gRPC CONFIG REQUIRED)
+  find_package(absl CONFIG REQUIRED)
+  target_link_libraries(trainctl_absl INTERFACE absl::status absl::statusor absl::strings absl::str_format
+    absl::time absl::flat_hash_map absl::any_invocable absl::cord Threads::Threads)
+  target_link_libraries(trainctl_protobuf INTERFACE protobuf::libprotobuf)
+  target_link_libraries(trainctl_grpc INTERFACE gRPC::grpc++)
+endif()
+
+# CUDA is used when a toolkit is found and never required.
+include(CheckLanguage)
+check_language(CUDA)
+if(CMAKE_CUDA_COMPILER)
+  message(STATUS "CUDA compiler found: ${CMAKE_CUDA_COMPILER} (no CUDA sources in this version)")
+else()
+  message(STATUS "No CUDA compiler: building for the CPU backend")
+endif()

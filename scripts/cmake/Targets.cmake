@@ -1,0 +1,65 @@
+# trainctl_library(NAME SOURCES a.cc … DEPS other …)
+# One target per folder. DEPS are other folders' targets or third-party targets; the allowed
+# arrows are in runtime/README.md and scripts/check proves them on the include lines.
+function(trainctl_library name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(${name} STATIC ${A_SOURCES})
+  target_link_libraries(${name} PUBLIC trainctl_options ${A_DEPS} PRIVATE ${A_PRIVATE_DEPS})
+endfunction()
+
+# trainctl_program(NAME DIR bin|libexec SOURCES … DEPS …)
+# bin: a command users type; libexec: a program that only our programs start.
+function(trainctl_program name)
+  cmake_parse_arguments(A "" "DIR" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  target_link_libraries(${name} PRIVATE trainctl_options ${A_DEPS})
+  if(A_DIR STREQUAL "libexec")
+    install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/trainctl)
+  else()
+    install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endfunction()
+
+# trainctl_test(NAME tier SOURCES … DEPS … [ARGS …])
+# tier is the ctest label: unit scenario sim rpc process cluster peers.
+function(trainctl_test name tier)
+  cmake_parse_arguments(A "" "TIMEOUT" "SOURCES;DEPS;ARGS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  target_link_libraries(${name} PRIVATE trainctl_options ${A_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE
+    TRAINCTL_BIN_DIR="${CMAKE_BINARY_DIR}/bin" TRAINCTL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 120)
+  endif()
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name} ${A_ARGS})
+  set_tests_properties(${name} PROPERTIES LABELS ${tier} TIMEOUT ${A_TIMEOUT})
+  foreach(source ${A_SOURCES})
+    get_filename_component(path ${source} ABSOLUTE)
+    set_property(GLOBAL APPEND PROPERTY TRAINCTL_REGISTERED_TESTS ${path})
+  endforeach()
+endfunction()
+
+# trainctl_script_test(NAME tier SCRIPT file [ARGS …]): a test that is a Python program; exit
+# status 77 means skipped, with the reason on its last line.
+function(trainctl_script_test name tier)
+  cmake_parse_arguments(A "" "SCRIPT;TIMEOUT" "ARGS" ${ARGN})
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/${A_SCRIPT} ${A_ARGS})
+  set_tests_properties(${name} PROPERTIES LABELS ${tier} TIMEOUT ${A_TIMEOUT} SKIP_RETURN_CODE 77
+    ENVIRONMENT "TRAINCTL_BIN_DIR=${CMAKE_BINARY_DIR}/bin;TRAINCTL_TESTS_DIR=${CMAKE_BINARY_DIR}/tests;TRAINCTL_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+  set_property(GLOBAL APPEND PROPERTY TRAINCTL_REGISTERED_TESTS ${CMAKE_CURRENT_SOURCE_DIR}/${A_SCRIPT})
+endfunction()
+
+# A test file that no folder registers is a configure error.
+function(trainctl_check_all_tests_registered)
+  get_property(registered GLOBAL PROPERTY TRAINCTL_REGISTERED_TESTS)
+  file(GLOB_RECURSE present ${PROJECT_SOURCE_DIR}/tests/*_test.cc ${PROJECT_SOURCE_DIR}/tests/*_test.py)
+  foreach(file ${present})
+    if(NOT file IN_LIST registered)
+      message(FATAL_ERROR "Test file ${file} is not registered: add it to its folder's CMakeLists.txt")
+    endif()
+  endforeach()
+endfunction()
