@@ -5,6 +5,7 @@
 #define TRAINCTL_RUNTIME_WORKER_SESSION_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,6 +54,11 @@ class Session {
   virtual void CheckpointRejected(Step step, absl::string_view reason) = 0;
   virtual void ReportMetric(absl::string_view name, double value) = 0;
   virtual void Note(absl::string_view text) = 0;  // one line for the user
+
+  // Calls `callback` once, on the session's thread, when the supervisor is gone; at once if it
+  // already is. An empty one unregisters; when that returns, no callback is running. Never called
+  // if the session works alone.
+  virtual void OnLost(std::function<void(absl::string_view reason)> callback) = 0;
 
   bool StopRequested() { return page().stop_requested.load() != 0; }
 };
