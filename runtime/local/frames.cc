@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/local/codec.h"
+#include "runtime/base/codec.h"
 
 namespace trainctl::frame {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/local/codec.h"
+#include "runtime/base/codec.h"
 
 namespace trainctl {
 

@@ -1,7 +1,7 @@
-// Fixed little-endian encoding used by frames: integers as is, double by its bits, bool as u8,
+// Fixed little-endian encoding used by shim frames and journal records: integers as is, double by its bits, bool as u8,
 // string and vector with a u32 count. The reader never allocates more than the bytes it was given.
-#ifndef TRAINCTL_RUNTIME_LOCAL_CODEC_H_
-#define TRAINCTL_RUNTIME_LOCAL_CODEC_H_
+#ifndef TRAINCTL_RUNTIME_BASE_CODEC_H_
+#define TRAINCTL_RUNTIME_BASE_CODEC_H_
 
 #include <cstdint>
 #include <cstring>
@@ -63,4 +63,4 @@ class Reader {
 
 }  // namespace trainctl
 
-#endif  // TRAINCTL_RUNTIME_LOCAL_CODEC_H_
+#endif  // TRAINCTL_RUNTIME_BASE_CODEC_H_

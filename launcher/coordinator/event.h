@@ -1,0 +1,123 @@
+// What the coordinator is told. Values only; the driver makes them from messages and timers.
+#ifndef TRAINCTL_LAUNCHER_COORDINATOR_EVENT_H_
+#define TRAINCTL_LAUNCHER_COORDINATOR_EVENT_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/base/ids.h"
+#include "runtime/base/time.h"
+
+namespace trainctl {
+
+// How a worker ended.
+struct WorkerExit {
+  enum class Kind { kExited, kSignaled, kSpawnFailed, kLost };
+  Kind kind = Kind::kExited;
+  int code = 0;  // exit code, signal number, or errno of the failed spawn
+  bool core = false;
+  bool by_us = false;       // by a signal of the supervisor itself: a victim, never the culprit
+  int64_t exit_ns = 0;      // CLOCK_BOOTTIME of its node
+  int64_t wall_ns = 0;      // CLOCK_REALTIME, for the report
+  std::string message;      // spawn failure
+  std::string output_tail;  // last lines of its stderr
+  std::string error_json;   // its error.json, empty if none
+};
+
+struct ShardValue {
+  int rank = 0;
+  std::string file;
+  uint64_t length = 0;
+  std::string digest;
+};
+
+struct WorkerState {
+  int rank = 0;
+  int local_rank = 0;
+  int pid = 0;
+  bool running = false;
+  WorkerExit exit;  // meaningful if !running
+};
+
+// The full state of a node, first on every Join stream; whatever happened while nobody listened is
+// in here.
+struct NodeJoined {
+  std::string node;  // unique name within the job
+  Incarnation incarnation;
+  std::string address;  // where other nodes reach it; "127.0.0.1" for a job on one node
+  int cores = 1;
+  int slots = 1;          // workers it can take
+  int reserved_port = 0;  // held for the next epoch's MASTER_PORT
+  Term term;              // newest its shim has seen; 0 = none
+  Epoch epoch{-1};        // its shim's epoch; -1 = never had one
+  bool gone = true;       // no descendant of that epoch is left
+  std::vector<WorkerState> workers;
+};
+struct NodeLeft {  // the stream broke; the node may come back within its lease
+  std::string node;
+  Incarnation incarnation;
+  std::string reason;
+};
+struct LeaseRequested {
+  std::string node;
+  Incarnation incarnation;
+  uint64_t request_id = 0;
+};
+struct WorkersStarted {  // every worker of this node is spawned
+  std::string node;
+  Epoch epoch;
+  int reserved_port = 0;  // for the epoch after
+  std::vector<WorkerState> workers;
+};
+struct WorkerExited {
+  std::string node;
+  Epoch epoch;
+  int rank = 0;
+  WorkerExit exit;
+};
+struct NodeEpochGone {  // every descendant of that epoch's workers on this node is gone
+  std::string node;
+  Epoch epoch;
+};
+struct StepReached {  // rank 0's page
+  Epoch epoch;
+  Step step;
+  Step total;  // 0 = unknown
+};
+struct ShardPrepared {
+  Epoch epoch;
+  Step step;
+  ShardValue shard;
+};
+struct CheckpointPublished {
+  Epoch epoch;
+  Step step;
+};
+struct CheckpointRejected {  // found damaged at load
+  Epoch epoch;
+  Step step;
+  std::string reason;
+};
+struct CheckpointsFound {  // answer to FindCheckpoints: valid steps in the folder, ascending
+  std::vector<Step> steps;
+};
+struct StopAsked {
+  std::string by;           // "Ctrl-C", "trainctl stop", "SIGTERM to the front end"
+  bool checkpoint = false;  // save first, then end
+  bool now = false;         // skip the grace
+};
+struct FrontEndsChanged {  // how many front ends watch; 0 starts the orphan time-out
+  int count = 0;
+};
+struct DeadlineReached {};  // next_deadline() has passed
+
+using Event =
+    std::variant<NodeJoined, NodeLeft, LeaseRequested, WorkersStarted, WorkerExited, NodeEpochGone,
+                 StepReached, ShardPrepared, CheckpointPublished, CheckpointRejected,
+                 CheckpointsFound, StopAsked, FrontEndsChanged, DeadlineReached>;
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_LAUNCHER_COORDINATOR_EVENT_H_

@@ -1,0 +1,105 @@
+// What survives the coordinator. One record per decision that must not be taken twice.
+// Encoding: u8 type, then the fields in order with runtime/base/codec.h; the journal adds length
+// and checksum (launcher/journal.h).
+#ifndef TRAINCTL_LAUNCHER_COORDINATOR_JOURNAL_RECORD_H_
+#define TRAINCTL_LAUNCHER_COORDINATOR_JOURNAL_RECORD_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "launcher/coordinator/event.h"
+#include "runtime/base/ids.h"
+
+namespace trainctl {
+
+// The class of a failure decides whether it counts against the restart budget.
+enum class FailureClass : uint8_t {
+  kWorker = 0,  // exit code, exception, signal of the script itself
+  kUserError,   // never helped by a restart: import error, program missing, usage
+  kOutOfMemory,
+  kHang,
+  kNodeLost,
+  kNetwork,
+  kDisk,
+  kPreempted,
+  kInternal,
+};
+const char* FailureClassName(FailureClass failure_class);  // "worker", "user error", …
+
+struct Failure {
+  FailureClass failure_class = FailureClass::kWorker;
+  std::string node;
+  int rank = -1;  // -1: no single rank
+  Epoch epoch;
+  WorkerExit exit;
+  std::string reason;  // one sentence
+};
+
+struct Outcome {
+  enum class Kind : uint8_t { kSucceeded = 0, kFailed, kStopped, kPreempted };
+  Kind kind = Kind::kSucceeded;
+  int exit_status = 0;  // of the front end, as in --help
+  std::string reason;
+  std::optional<Failure> failure;
+};
+const char* OutcomeName(Outcome::Kind kind);  // succeeded, failed, stopped, preempted
+
+struct RankPlace {
+  int rank = 0;
+  int local_rank = 0;
+  std::string node;
+};
+
+struct TermStarted {
+  Term term;
+};
+struct EpochFormed {
+  Epoch epoch;
+  std::vector<RankPlace> ranks;
+  std::string master_address;
+  int master_port = 0;
+  std::string reason;  // why this epoch exists
+  int64_t wall_ns = 0;
+  Step resume_step{-1};  // recovery point it starts from; -1 = from the beginning
+};
+struct EpochCondemned {  // its workers are to be stopped
+  Epoch epoch;
+  Failure failure;
+  int64_t wall_ns = 0;
+  Step last_step;  // newest step any rank reported
+};
+struct CommitGranted {
+  Epoch epoch;
+  Step step;
+};
+struct CheckpointCommitted {
+  Epoch epoch;
+  Step step;
+};
+struct CheckpointDropped {  // found damaged, or deleted by retention
+  Step step;
+  std::string reason;
+};
+struct Stopping {
+  std::string reason;
+};
+struct Finished {
+  Outcome outcome;
+  int64_t wall_ns = 0;
+};
+
+using JournalRecord = std::variant<TermStarted, EpochFormed, EpochCondemned, CommitGranted,
+                                   CheckpointCommitted, CheckpointDropped, Stopping, Finished>;
+
+std::string EncodeRecord(const JournalRecord& record);
+// DATA_LOSS if the bytes are no record of this version.
+absl::StatusOr<JournalRecord> DecodeRecord(absl::string_view bytes);
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_LAUNCHER_COORDINATOR_JOURNAL_RECORD_H_

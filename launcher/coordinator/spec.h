@@ -1,0 +1,49 @@
+// What the user asked, after flags, environment and job file are merged and checked. A value; the
+// coordinator never changes it.
+#ifndef TRAINCTL_LAUNCHER_COORDINATOR_SPEC_H_
+#define TRAINCTL_LAUNCHER_COORDINATOR_SPEC_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/base/time.h"
+
+namespace trainctl {
+
+struct JobSpec {
+  std::string job_id;                // unique; names the job's folder and sockets
+  std::string name;                  // what the user calls it; need not be unique
+  std::vector<std::string> command;  // argv; "${local_rank}" in an argument is replaced per worker
+  std::string cwd;
+  std::vector<std::string> env;  // "NAME=value": the front end's environment and the job file's
+  std::string role = "default";
+  std::string local_rank_argument;  // non-empty: append "--NAME=N" to the worker's arguments
+  bool virtual_local_rank = false;
+
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int workers_per_node = 1;
+
+  int max_restarts = 0;      // budget for the script's own failures
+  int window_restarts = 10;  // restarts of any class allowed within restart_window
+  Duration restart_window = seconds(3600);
+  int no_progress_epochs = 3;  // stop after so many epochs in a row without a new step
+
+  Duration grace = seconds(30);
+  Duration lease = seconds(10);
+  Duration join_timeout = seconds(600);
+  Duration orphan_timeout = seconds(60);  // negative: no limit
+
+  std::string job_folder;         // journal, report, logs; absolute
+  std::string log_folder;         // LOG_FOLDER/EPOCH/RANK/…; absolute
+  std::string checkpoint_folder;  // absolute; empty: the job has none
+  int checkpoint_keep = 3;
+
+  bool propagate_exit_code = false;
+  bool requeue_status = false;  // exit statuses 75 and 93 (CLI.md) instead of 1
+};
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_LAUNCHER_COORDINATOR_SPEC_H_
