@@ -75,7 +75,7 @@ struct Layout {
   }
   template <typename A>
   static void Visit(A& a, Is<OutputFrom> auto& v) {
-    Fields(a, v.epoch, v.rank, v.stream, v.offset);
+    Fields(a, v.epoch, v.rank, v.stream, v.offset, v.limit);
   }
   template <typename A>
   static void Visit(A&, Is<Release> auto&) {}

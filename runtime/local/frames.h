@@ -81,11 +81,14 @@ struct SignalWorkers {
   int64_t epoch = 0;
   int32_t signo = 0;
 };
-struct OutputFrom {  // daemon: where to continue forwarding, sent after Hello
+// Asks for the bytes [offset, limit) of one log, as they come; replaces an earlier request for the
+// same log. Nothing is forwarded unasked. It may come before the worker has written anything.
+struct OutputFrom {
   int64_t epoch = 0;
   int32_t rank = 0;
   uint8_t stream = 1;  // 1 stdout, 2 stderr
   uint64_t offset = 0;
+  uint64_t limit = 0;
 };
 struct Release {};  // kill what is left, then quit
 
@@ -173,7 +176,7 @@ struct WorkerExited {
 struct EpochGone {  // every descendant of every worker of that epoch is gone
   int64_t epoch = 0;
 };
-struct Output {
+struct Output {  // answer to OutputFrom, in order; empty `bytes`: the log ends at `offset` for good
   int64_t epoch = 0;
   int32_t rank = 0;
   uint8_t stream = 1;

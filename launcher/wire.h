@@ -1,0 +1,45 @@
+// The one place in launcher/ where wire messages become values and back. Values coming from the
+// wire are input: what a message may hold is checked here, once.
+#ifndef TRAINCTL_LAUNCHER_WIRE_H_
+#define TRAINCTL_LAUNCHER_WIRE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "launcher/coordinator/action.h"
+#include "launcher/coordinator/event.h"
+#include "launcher/coordinator/spec.h"
+#include "launcher/job_client.h"
+#include "proto/job.pb.h"
+
+namespace trainctl {
+
+v1::JobSpec ToProto(const JobSpec& spec);
+// INVALID_ARGUMENT names the field and what is wrong with it. A job id and folders may be empty:
+// the daemon that starts the job chooses them.
+absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message);
+
+// spec.pb of a job folder.
+std::string EncodeSpec(const JobSpec& spec);
+absl::StatusOr<JobSpec> DecodeSpec(const std::string& bytes);
+
+// Orders. Action must be one that goes to a node.
+v1::StartWorkers ToProto(const StartWorkers& action);
+v1::GrantCommit ToProto(const GrantCommit& action);
+
+// What a node tells.
+NodeJoined FromProto(const v1::NodeState& message);
+WorkerState FromProto(const v1::WorkerState& message);
+WorkerExit FromProto(const v1::WorkerExit& message);
+v1::WorkerState ToProto(const WorkerState& worker);
+ShardValue FromProto(const v1::Shard& message);
+
+// What front ends see.
+v1::JobState ToProto(const JobDescription& description);
+JobDescription FromProto(const v1::JobState& message);
+JobUpdate FromProto(const v1::JobUpdate& message);
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_LAUNCHER_WIRE_H_
