@@ -7,12 +7,16 @@ function(trainctl_library name)
   target_link_libraries(${name} PUBLIC trainctl_options ${A_DEPS} PRIVATE ${A_PRIVATE_DEPS})
 endfunction()
 
+# What a user runs, without the tests: cmake --build build/release --target programs
+add_custom_target(programs)
+
 # trainctl_program(NAME DIR bin|libexec SOURCES … DEPS …)
 # bin: a command users type; libexec: a program that only our programs start.
 function(trainctl_program name)
   cmake_parse_arguments(A "" "DIR" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${A_SOURCES})
   target_link_libraries(${name} PRIVATE trainctl_options ${A_DEPS})
+  add_dependencies(programs ${name})
   if(A_DIR STREQUAL "libexec")
     install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/trainctl)
   else()
