@@ -1,0 +1,110 @@
+// Training throughput of one worker without communication: forward, backward and optimizer.
+// model_peer.py is the same in PyTorch.
+//
+//   model_bench --model mlp [--batch 128] [--hidden 512,256]
+//   model_bench --model gpt [--batch 8] [--layers 4] [--width 128] [--heads 4] [--context 128]
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/compute_thread.h"
+#include "runtime/trainer/mlp.h"
+#include "runtime/trainer/optimizer.h"
+
+namespace trainctl {
+namespace {
+
+struct Flags {
+  std::string model;
+  int64_t batch = 0;
+  std::vector<int64_t> hidden = {512, 256};
+  double dropout = 0;
+  double seconds = 0.5;
+  int windows = 6;
+};
+
+struct Data {
+  std::vector<float> features;
+  std::vector<int32_t> tokens, targets;
+  std::vector<int64_t> ids;
+  Batch batch;
+  int64_t losses = 0;  // samples or tokens
+};
+
+Data RandomData(int64_t samples, int64_t features, int64_t tokens, int32_t classes) {
+  std::mt19937 engine(1);
+  std::uniform_real_distribution<float> uniform;
+  std::uniform_int_distribution<int32_t> label(0, classes - 1);
+  Data d;
+  for (int64_t i = 0; i < samples * features; ++i) d.features.push_back(uniform(engine));
+  for (int64_t i = 0; i < samples * tokens; ++i) d.tokens.push_back(label(engine));
+  d.losses = samples * std::max<int64_t>(tokens, 1);
+  for (int64_t i = 0; i < d.losses; ++i) d.targets.push_back(label(engine));
+  for (int64_t i = 0; i < samples; ++i) d.ids.push_back(i);
+  d.batch = {.count = samples,
+             .features = d.features.data(),
+             .tokens = d.tokens.data(),
+             .targets = d.targets.data(),
+             .ids = d.ids.data()};
+  return d;
+}
+
+double SamplesPerSecond(Model& model, const Data& data, const Flags& flags) {
+  std::vector<std::vector<float>> parameters, gradients;
+  std::vector<float*> p, g;
+  for (const ParameterSpec& spec : model.parameters()) {
+    p.push_back(parameters.emplace_back(static_cast<size_t>(spec.size())).data());
+    g.push_back(gradients.emplace_back(static_cast<size_t>(spec.size())).data());
+  }
+  model.Bind(p, g);
+  model.Initialize(1);
+  Optimizer optimizer({.kind = OptimizerOptions::Kind::kAdamW}, model.parameters());
+  int64_t step = 0;
+  const auto one_step = [&] {
+    model.ForwardBackward(data.batch, 1.0f / static_cast<float>(data.losses),
+                          static_cast<uint64_t>(step), [](int) {});
+    optimizer.Step(p, g, 1e-3, 1, step++);
+  };
+  for (int i = 0; i < 3; ++i) one_step();
+  double best = 1e9;
+  for (int w = 0; w < flags.windows; ++w) {
+    const auto start = std::chrono::steady_clock::now();
+    double elapsed = 0;
+    int64_t steps = 0;
+    while (elapsed < flags.seconds) {
+      one_step();
+      ++steps;
+      elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    best = std::min(best, elapsed / static_cast<double>(steps));
+  }
+  return static_cast<double>(data.batch.count) / best;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Training throughput of one worker without communication");
+  Flags flags;
+  app.add_option("--model", flags.model)->required()->check(CLI::IsMember({"mlp"}));
+  app.add_option("--batch", flags.batch);
+  app.add_option("--hidden", flags.hidden)->delimiter(',');
+  app.add_option("--dropout", flags.dropout);
+  app.add_option("--seconds", flags.seconds);
+  app.add_option("--windows", flags.windows);
+  CLI11_PARSE(app, argc, argv);
+  ops::PrepareComputeThread();
+  Mlp mlp({.inputs = 784, .hidden = flags.hidden, .classes = 10, .dropout = flags.dropout});
+  const Data data = RandomData(flags.batch > 0 ? flags.batch : 128, 784, 0, 10);
+  std::printf("mlp %.1f samples/s\n", SamplesPerSecond(mlp, data, flags));
+  return 0;
+}
+
+}  // namespace
+}  // namespace trainctl
+
+int main(int argc, char** argv) { return trainctl::Main(argc, argv); }

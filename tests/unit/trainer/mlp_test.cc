@@ -1,0 +1,119 @@
+#include "runtime/trainer/mlp.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "runtime/trainer/optimizer.h"
+#include "tests/unit/trainer/model_case.h"
+
+namespace trainctl {
+namespace {
+
+constexpr int64_t kInputs = 19, kClasses = 5, kSamples = 12;
+
+MlpOptions Options(double dropout) {
+  return {
+      .inputs = kInputs, .hidden = {13, 11}, .classes = kClasses, .dropout = dropout, .seed = 9};
+}
+
+struct Data {
+  std::vector<float> features;
+  std::vector<int32_t> targets;
+  std::vector<int64_t> ids;
+
+  Data() {
+    std::mt19937 engine(1);
+    std::normal_distribution<float> normal;
+    for (int64_t s = 0; s < kSamples; ++s) {
+      for (int64_t i = 0; i < kInputs; ++i) features.push_back(normal(engine));
+      targets.push_back(static_cast<int32_t>(s % kClasses));
+      ids.push_back(1000 - 3 * s);
+    }
+  }
+  Batch Slice(int64_t first, int64_t count) const {
+    return {.count = count,
+            .features = features.data() + first * kInputs,
+            .targets = targets.data() + first,
+            .ids = ids.data() + first};
+  }
+};
+
+TEST(Mlp, RegistersWeightAndBiasOfEachLayerInForwardOrder) {
+  Mlp mlp(Options(0));
+  ASSERT_EQ(mlp.parameters().size(), 6u);
+  EXPECT_EQ(mlp.parameters()[2].name, "layers.1.weight");
+  EXPECT_EQ(mlp.parameters()[2].shape, (std::vector<int64_t>{11, 13}));
+  EXPECT_TRUE(mlp.parameters()[2].decay);
+  EXPECT_FALSE(mlp.parameters()[3].decay);
+}
+
+TEST(Mlp, GradientsMatchFiniteDifferences) {
+  const Data data;
+  for (double dropout : {0.0, 0.3}) {
+    ModelCase c(std::make_unique<Mlp>(Options(dropout)));
+    c.ExpectGradientsMatchFiniteDifferences(data.Slice(0, kSamples), 5e-3);
+  }
+}
+
+TEST(Mlp, CallsReadyOnceForEachFinalGradient) {
+  const Data data;
+  ModelCase c(std::make_unique<Mlp>(Options(0.3)));
+  c.ExpectEveryParameterIsReadyOnce(data.Slice(0, kSamples));
+}
+
+TEST(Mlp, LossAndGradientsDoNotDependOnTheSplitIntoMicroBatches) {
+  const Data data;
+  ModelCase c(std::make_unique<Mlp>(Options(0.3)));
+  const auto slice = [&](int64_t first, int64_t count) { return data.Slice(first, count); };
+  const double whole = c.AccumulateInMicroBatches(kSamples, kSamples, 0.1f, slice);
+  const auto gradients = c.gradients();
+  for (int64_t parts : {2, 4}) {
+    const double split = c.AccumulateInMicroBatches(kSamples, kSamples / parts, 0.1f, slice);
+    EXPECT_NEAR(split, whole, 1e-6 * whole);
+    EXPECT_LE(RelativeDifference(c.gradients(), gradients), 1e-6);
+  }
+}
+
+TEST(Mlp, RepeatsBitForBit) {
+  const Data data;
+  ModelCase a(std::make_unique<Mlp>(Options(0.3))), b(std::make_unique<Mlp>(Options(0.3)));
+  const Batch batch = data.Slice(0, kSamples);
+  EXPECT_EQ(a.model().ForwardBackward(batch, 1.0f, 1, IgnoreReady),
+            b.model().ForwardBackward(batch, 1.0f, 1, IgnoreReady));
+  EXPECT_EQ(a.gradients(), b.gradients());
+}
+
+TEST(Mlp, AnotherStepDropsOtherElements) {
+  const Data data;
+  ModelCase c(std::make_unique<Mlp>(Options(0.3)));
+  const Batch batch = data.Slice(0, kSamples);
+  EXPECT_NE(c.model().ForwardBackward(batch, 1.0f, 1, IgnoreReady),
+            c.model().ForwardBackward(batch, 1.0f, 2, IgnoreReady));
+}
+
+TEST(Mlp, LearnsItsTrainingData) {
+  const Data data;
+  ModelCase c(std::make_unique<Mlp>(Options(0)));
+  Optimizer optimizer({.kind = OptimizerOptions::Kind::kAdamW}, c.model().parameters());
+  const Batch batch = data.Slice(0, kSamples);
+  for (int64_t step = 0; step < 200; ++step) {
+    c.model().ForwardBackward(batch, 1.0f / kSamples, static_cast<uint64_t>(step), IgnoreReady);
+    optimizer.Step(ModelCase::Pointers(c.parameters()), ModelCase::Pointers(c.gradients()), 1e-2, 1,
+                   step);
+  }
+  const EvaluateResult result = c.model().Evaluate(batch);
+  EXPECT_EQ(result.correct, kSamples);
+  EXPECT_EQ(result.count, kSamples);
+  EXPECT_LT(result.loss_sum / kSamples, 0.05);
+}
+
+TEST(Mlp, WithoutHiddenLayersIsLogisticRegression) {
+  const Data data;
+  ModelCase c(std::make_unique<Mlp>(
+      MlpOptions{.inputs = kInputs, .hidden = {}, .classes = kClasses, .dropout = 0, .seed = 0}));
+  c.ExpectGradientsMatchFiniteDifferences(data.Slice(0, kSamples), 5e-3);
+}
+
+}  // namespace
+}  // namespace trainctl
