@@ -3,6 +3,7 @@
 #ifndef TRAINCTL_LAUNCHER_WIRE_H_
 #define TRAINCTL_LAUNCHER_WIRE_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -24,7 +25,7 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message);
 std::string EncodeSpec(const JobSpec& spec);
 absl::StatusOr<JobSpec> DecodeSpec(const std::string& bytes);
 
-// Orders. Action must be one that goes to a node.
+// Orders to a node.
 v1::StartWorkers ToProto(const StartWorkers& action);
 v1::GrantCommit ToProto(const GrantCommit& action);
 
@@ -38,7 +39,8 @@ ShardValue FromProto(const v1::Shard& message);
 // What front ends see.
 v1::JobState ToProto(const JobDescription& description);
 JobDescription FromProto(const v1::JobState& message);
-JobUpdate FromProto(const v1::JobUpdate& message);
+// nullopt: a kind of update that this version does not know.
+std::optional<JobUpdate> FromProto(const v1::JobUpdate& message);
 
 }  // namespace trainctl
 

@@ -1,0 +1,67 @@
+#include "launcher/node_client.h"
+
+#include <chrono>
+
+#include "launcher/wire.h"
+#include "proto/node.grpc.pb.h"
+#include "runtime/base/status.h"
+#include "runtime/rpc/channel.h"
+#include "runtime/rpc/rpc_status.h"
+
+namespace trainctl {
+
+struct NodeClient::Channel {
+  std::string socket_path;
+
+  template <typename Request, typename Response>
+  absl::Status Call(grpc::Status (v1::NodeService::Stub::*method)(grpc::ClientContext*,
+                                                                  const Request&, Response*),
+                    const Request& request, Response* response, Duration timeout) {
+    ASSIGN_OR_RETURN(const DialledChannel dialled, DialUnix(socket_path));
+    const auto stub = v1::NodeService::NewStub(dialled.channel);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + timeout);
+    return FromGrpc(((*stub).*method)(&context, request, response));
+  }
+};
+
+namespace {
+
+StartedJob FromProto(const v1::SubmitReply& m) {
+  return {m.job_id(), m.job_folder(), m.job_socket()};
+}
+
+}  // namespace
+
+NodeClient::NodeClient(const std::string& socket_path)
+    : channel_(std::make_unique<Channel>(Channel{socket_path})) {}
+NodeClient::~NodeClient() = default;
+
+absl::StatusOr<StartedJob> NodeClient::Submit(const JobSpec& spec, Duration timeout) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = ToProto(spec);
+  v1::SubmitReply reply;
+  RETURN_IF_ERROR(channel_->Call(&v1::NodeService::Stub::Submit, request, &reply, timeout));
+  return FromProto(reply);
+}
+
+absl::StatusOr<StartedJob> NodeClient::Resume(const std::string& job_folder, Duration timeout) {
+  v1::ResumeRequest request;
+  request.set_job_folder(job_folder);
+  v1::SubmitReply reply;
+  RETURN_IF_ERROR(channel_->Call(&v1::NodeService::Stub::Resume, request, &reply, timeout));
+  return FromProto(reply);
+}
+
+absl::StatusOr<NodeDescribed> NodeClient::Describe(Duration timeout) {
+  v1::NodeDescription description;
+  RETURN_IF_ERROR(channel_->Call(&v1::NodeService::Stub::DescribeNode, v1::DescribeNodeRequest(),
+                                 &description, timeout));
+  return NodeDescribed{
+      description.node(),        description.version(),
+      description.incarnation(), description.pid(),
+      description.cores(),       {description.jobs().begin(), description.jobs().end()},
+  };
+}
+
+}  // namespace trainctl

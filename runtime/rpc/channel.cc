@@ -1,0 +1,26 @@
+#include "runtime/rpc/channel.h"
+
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/support/channel_arguments.h>
+#include <sys/socket.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/status.h"
+#include "runtime/rpc/unix_listener.h"
+
+namespace trainctl {
+
+absl::StatusOr<DialledChannel> DialUnix(const std::string& path) {
+  ASSIGN_OR_RETURN(Fd fd, ConnectUnix(path));
+  RETURN_IF_ERROR(SetNonBlocking(fd.get()));
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  ::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  return DialledChannel{
+      grpc::CreateCustomInsecureChannelFromFd("localhost", fd.Release(), arguments), peer.pid};
+}
+
+}  // namespace trainctl
