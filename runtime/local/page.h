@@ -47,7 +47,7 @@ struct CollectiveRecord {
   uint32_t op;        // CollectiveOp
   uint64_t sequence;  // from 1 within an epoch
   uint64_t bytes;
-  uint32_t dtype;    // 1 = float32
+  uint32_t dtype;    // 0 = bytes, 1 = float32, 2 = float64
   int32_t bucket;    // -1: not a gradient bucket
   int64_t start_ns;  // CLOCK_BOOTTIME
   int64_t end_ns;    // 0 while it runs

@@ -19,8 +19,12 @@ if(TRAINCTL_SANITIZE)
   target_compile_options(trainctl_options INTERFACE ${flags})
   target_link_options(trainctl_options INTERFACE ${flags})
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  # Programs start faster and smaller without the C++ runtime's own relocations.
-  target_link_options(trainctl_options INTERFACE -static-libstdc++ -static-libgcc)
+  # Programs start faster and smaller without the C++ runtime's own relocations. Not where a shared
+  # library throws exceptions at us (Gloo): two copies of the runtime cannot unwind through each
+  # other. Such a library sets INTERFACE_TRAINCTL_SHARED_CXX_RUNTIME.
+  target_link_options(trainctl_options INTERFACE
+    $<$<NOT:$<BOOL:$<TARGET_PROPERTY:TRAINCTL_SHARED_CXX_RUNTIME>>>:-static-libstdc++>
+    $<$<NOT:$<BOOL:$<TARGET_PROPERTY:TRAINCTL_SHARED_CXX_RUNTIME>>>:-static-libgcc>)
 endif()
 
 find_program(CCACHE_PROGRAM ccache)

@@ -1,0 +1,341 @@
+#include "runtime/worker/gloo_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "runtime/worker/collective_record.h"
+#include "runtime/worker/gloo_mesh.h"
+#include "runtime/worker/network_interface.h"
+#include "runtime/worker/rank_order_sum.h"
+
+namespace trainctl {
+namespace {
+
+// Large messages travel in pieces, so that sums and both directions overlap.
+constexpr size_t kPieceBytes = size_t{128} << 10;
+// Receives that are always posted for each peer: a sender never waits for the receiver's word, and
+// a slow receiver holds at most this many pieces.
+constexpr size_t kInboxPieces = 4;
+// Up to this size every rank sends everything to every rank and sums itself: one hop instead of
+// two. With two ranks both ways move the same bytes.
+constexpr size_t kOneHopBytes = size_t{16} << 10;
+constexpr size_t kOneHopBytesTwoRanks = kPieceBytes;
+
+constexpr uint64_t kInboxSlot = 16;
+constexpr uint64_t kDataSlot = 17;
+
+struct Range {
+  size_t begin = 0;
+  size_t end = 0;
+  size_t size() const { return end - begin; }
+};
+
+class GlooCommunicator : public Communicator {
+ public:
+  GlooCommunicator(Session& session, std::unique_ptr<GlooMesh> mesh, Duration timeout)
+      : session_(session),
+        mesh_(std::move(mesh)),
+        rank_(session.identity().rank),
+        size_(session.identity().world_size),
+        timeout_(timeout) {}
+
+  ~GlooCommunicator() override {
+    session_.OnLost(nullptr);
+    // The mesh goes before the inboxes: while it waits for the others, they may still send to them,
+    // and the transport's thread spins on a message whose memory is gone.
+    mesh_.reset();
+  }
+
+  absl::Status Start() {
+    for (int i = 1; i < size_; ++i) {
+      Peer& peer = peers_.emplace_back();
+      peer.rank = (rank_ + i) % size_;
+      peer.memory.resize(kInboxPieces * kPieceBytes / sizeof(double));
+      ASSIGN_OR_RETURN(
+          peer.inbox, mesh_->MakeBuffer(peer.rank, peer.memory.data(), kInboxPieces * kPieceBytes));
+      for (size_t piece = 0; piece < kInboxPieces; ++piece) {
+        RETURN_IF_ERROR(
+            mesh_->PostReceive(peer.inbox, kInboxSlot, piece * kPieceBytes, kPieceBytes));
+      }
+    }
+    session_.OnLost(
+        [this](absl::string_view reason) { mesh_->Fail(absl::UnavailableError(reason)); });
+    return mesh_->status();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  absl::Status AllReduceSum(float* data, size_t count, int bucket) override {
+    return AllReduce(data, count, ElementType::kFloat32, bucket);
+  }
+  absl::Status AllReduceSum(double* data, size_t count) override {
+    return AllReduce(data, count, ElementType::kFloat64, -1);
+  }
+  absl::Status ReduceScatterSum(const float* data, float* out, size_t count) override;
+  absl::Status AllGather(const void* in, void* out, size_t bytes) override {
+    return Recorded(CollectiveOp::kAllGather, "all-gather", bytes * static_cast<size_t>(size_),
+                    ElementType::kBytes, -1, [&] { return Gather(in, out, bytes); });
+  }
+  absl::Status Broadcast(void* data, size_t bytes, int root) override;
+  absl::Status Barrier() override {
+    return Recorded(CollectiveOp::kBarrier, "barrier", 0, ElementType::kBytes, -1, [&] {
+      const char mine = 0;
+      std::vector<char> all(static_cast<size_t>(size_));
+      return Gather(&mine, all.data(), 1);
+    });
+  }
+
+  void Abort(absl::string_view reason) override { mesh_->Fail(absl::AbortedError(reason)); }
+
+ private:
+  struct Peer {
+    int rank = 0;
+    std::vector<double> memory;
+    GlooMesh::Buffer inbox;
+    size_t next = 0;        // pieces taken from the inbox so far
+    GlooMesh::Buffer data;  // the caller's memory, during a collective
+    size_t sends = 0;       // not yet waited for
+  };
+
+  template <typename Body>
+  absl::Status Recorded(CollectiveOp op, absl::string_view name, size_t bytes, ElementType type,
+                        int bucket, const Body& body) {
+    RETURN_IF_ERROR(mesh_->status());
+    CollectiveScope scope(&session_.page(), op, bytes, type, bucket);
+    what_ = absl::StrCat(name, " number ", scope.sequence());
+    deadline_ = Now() + timeout_;
+    absl::Status result = body();
+    if (!result.ok()) {
+      scope.LeaveOpen();
+      mesh_->Close();
+    }
+    for (Peer& peer : peers_) peer.data = GlooMesh::Buffer();
+    return result;
+  }
+
+  absl::Status Register(const void* data, size_t bytes) {
+    for (Peer& peer : peers_) {
+      peer.sends = 0;
+      ASSIGN_OR_RETURN(peer.data, mesh_->MakeBuffer(peer.rank, const_cast<void*>(data), bytes));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Send(Peer& peer, uint64_t slot, size_t offset, size_t bytes) {
+    ++peer.sends;
+    return mesh_->Send(peer.data, slot, offset, bytes);
+  }
+  absl::Status WaitSent(Peer& peer, size_t leave = 0) {
+    for (; peer.sends > leave; --peer.sends) {
+      RETURN_IF_ERROR(mesh_->WaitSent(peer.data, deadline_, what_));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status WaitAllSent() {
+    for (Peer& peer : peers_) RETURN_IF_ERROR(WaitSent(peer));
+    return absl::OkStatus();
+  }
+  // The next piece of this peer; valid until GiveBack.
+  absl::StatusOr<const void*> Take(Peer& peer) {
+    RETURN_IF_ERROR(mesh_->WaitReceived(peer.inbox, deadline_, what_));
+    return reinterpret_cast<const char*>(peer.memory.data()) +
+           (peer.next % kInboxPieces) * kPieceBytes;
+  }
+  absl::Status GiveBack(Peer& peer) {
+    const size_t offset = (peer.next++ % kInboxPieces) * kPieceBytes;
+    return mesh_->PostReceive(peer.inbox, kInboxSlot, offset, kPieceBytes);
+  }
+
+  // Elements whose sum this rank makes.
+  Range Chunk(int rank, size_t count) const {
+    const size_t ranks = static_cast<size_t>(size_);
+    const size_t each = ((count + ranks - 1) / ranks + 15) / 16 * 16;
+    const size_t begin = std::min(count, each * static_cast<size_t>(rank));
+    return {begin, std::min(count, begin + each)};
+  }
+
+  template <typename T>
+  absl::Status AllReduce(T* data, size_t count, ElementType type, int bucket) {
+    return Recorded(CollectiveOp::kAllReduce, "all-reduce", count * sizeof(T), type, bucket, [&] {
+      if (count == 0 || size_ == 1) return absl::OkStatus();
+      RETURN_IF_ERROR(Register(data, count * sizeof(T)));
+      const size_t limit = size_ == 2 ? kOneHopBytesTwoRanks : kOneHopBytes;
+      return count * sizeof(T) <= limit ? OneHop(data, count) : TwoHops(data, count);
+    });
+  }
+
+  // Takes one piece from every peer and sums it with `mine` into `out`, in rank order.
+  template <typename T>
+  absl::Status SumPiece(const T* mine, T* out, size_t count) {
+    std::vector<const T*> sources(static_cast<size_t>(size_));
+    sources[static_cast<size_t>(rank_)] = mine;
+    for (Peer& peer : peers_) {
+      ASSIGN_OR_RETURN(const void* piece, Take(peer));
+      sources[static_cast<size_t>(peer.rank)] = static_cast<const T*>(piece);
+    }
+    SumInRankOrder(sources, out, count);
+    for (Peer& peer : peers_) RETURN_IF_ERROR(GiveBack(peer));
+    return absl::OkStatus();
+  }
+
+  // REQUIRES: at most one piece.
+  template <typename T>
+  absl::Status OneHop(T* data, size_t count) {
+    for (Peer& peer : peers_) RETURN_IF_ERROR(Send(peer, kInboxSlot, 0, count * sizeof(T)));
+    RETURN_IF_ERROR(WaitAllSent());
+    return SumPiece(data, data, count);
+  }
+
+  // Sends every peer the pieces of the chunk that it sums; piece by piece, so that all start early.
+  template <typename T>
+  absl::Status SendChunks(const std::vector<Range>& chunks) {
+    const size_t elements = kPieceBytes / sizeof(T);
+    for (size_t offset = 0; offset < chunks[0].size(); offset += elements) {
+      for (Peer& peer : peers_) {
+        const Range& chunk = chunks[static_cast<size_t>(peer.rank)];
+        if (offset >= chunk.size()) continue;
+        const size_t n = std::min(elements, chunk.size() - offset);
+        RETURN_IF_ERROR(Send(peer, kInboxSlot, (chunk.begin + offset) * sizeof(T), n * sizeof(T)));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  template <typename T>
+  absl::Status TwoHops(T* data, size_t count) {
+    const size_t elements = kPieceBytes / sizeof(T);
+    std::vector<Range> chunks;
+    for (int rank = 0; rank < size_; ++rank) chunks.push_back(Chunk(rank, count));
+    // A sum arrives where its terms were: its owner sends it after it got those terms from here.
+    for (Peer& peer : peers_) {
+      const Range& chunk = chunks[static_cast<size_t>(peer.rank)];
+      for (size_t at = chunk.begin; at < chunk.end; at += elements) {
+        const size_t n = std::min(elements, chunk.end - at);
+        RETURN_IF_ERROR(mesh_->PostReceive(peer.data, kDataSlot, at * sizeof(T), n * sizeof(T)));
+      }
+    }
+    RETURN_IF_ERROR(SendChunks<T>(chunks));
+    const Range& own = chunks[static_cast<size_t>(rank_)];
+    for (size_t at = own.begin; at < own.end; at += elements) {
+      const size_t n = std::min(elements, own.end - at);
+      RETURN_IF_ERROR(SumPiece(data + at, data + at, n));
+      for (Peer& peer : peers_) {
+        RETURN_IF_ERROR(Send(peer, kDataSlot, at * sizeof(T), n * sizeof(T)));
+      }
+    }
+    for (Peer& peer : peers_) {
+      const Range& chunk = chunks[static_cast<size_t>(peer.rank)];
+      for (size_t at = chunk.begin; at < chunk.end; at += elements) {
+        RETURN_IF_ERROR(mesh_->WaitReceived(peer.data, deadline_, what_));
+      }
+    }
+    return WaitAllSent();
+  }
+
+  absl::Status Gather(const void* in, void* out, size_t bytes);
+
+  Session& session_;
+  std::unique_ptr<GlooMesh> mesh_;
+  const int rank_;
+  const int size_;
+  const Duration timeout_;
+  std::vector<Peer> peers_;  // starting after this rank, so that not all send to one rank at once
+  std::string what_;
+  Instant deadline_;
+};
+
+absl::Status GlooCommunicator::ReduceScatterSum(const float* data, float* out, size_t count) {
+  const size_t bytes = count * sizeof(float) * static_cast<size_t>(size_);
+  return Recorded(CollectiveOp::kReduceScatter, "reduce-scatter", bytes, ElementType::kFloat32, -1,
+                  [&] {
+                    std::vector<Range> chunks;
+                    for (size_t rank = 0; rank < static_cast<size_t>(size_); ++rank) {
+                      chunks.push_back({rank * count, (rank + 1) * count});
+                    }
+                    RETURN_IF_ERROR(Register(data, bytes));
+                    RETURN_IF_ERROR(SendChunks<float>(chunks));
+                    const float* own = data + chunks[static_cast<size_t>(rank_)].begin;
+                    const size_t elements = kPieceBytes / sizeof(float);
+                    for (size_t at = 0; at < count; at += elements) {
+                      RETURN_IF_ERROR(SumPiece(own + at, out + at, std::min(elements, count - at)));
+                    }
+                    return WaitAllSent();
+                  });
+}
+
+absl::Status GlooCommunicator::Gather(const void* in, void* out, size_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  char* const all = static_cast<char*>(out);
+  std::memmove(all + bytes * static_cast<size_t>(rank_), in, bytes);
+  RETURN_IF_ERROR(Register(out, bytes * static_cast<size_t>(size_)));
+  const bool small = bytes <= kPieceBytes;
+  for (Peer& peer : peers_) {
+    if (small) continue;
+    RETURN_IF_ERROR(
+        mesh_->PostReceive(peer.data, kDataSlot, bytes * static_cast<size_t>(peer.rank), bytes));
+  }
+  for (Peer& peer : peers_) {
+    RETURN_IF_ERROR(
+        Send(peer, small ? kInboxSlot : kDataSlot, bytes * static_cast<size_t>(rank_), bytes));
+  }
+  for (Peer& peer : peers_) {
+    if (small) {
+      ASSIGN_OR_RETURN(const void* piece, Take(peer));
+      std::memcpy(all + bytes * static_cast<size_t>(peer.rank), piece, bytes);
+      RETURN_IF_ERROR(GiveBack(peer));
+    } else {
+      RETURN_IF_ERROR(mesh_->WaitReceived(peer.data, deadline_, what_));
+    }
+  }
+  return WaitAllSent();
+}
+
+absl::Status GlooCommunicator::Broadcast(void* data, size_t bytes, int root) {
+  return Recorded(CollectiveOp::kBroadcast, "broadcast", bytes, ElementType::kBytes, -1,
+                  [&]() -> absl::Status {
+                    if (bytes == 0 || size_ == 1) return absl::OkStatus();
+                    RETURN_IF_ERROR(Register(data, bytes));
+                    const bool small = bytes <= kPieceBytes;
+                    for (Peer& peer : peers_) {
+                      if (rank_ == root) {
+                        RETURN_IF_ERROR(Send(peer, small ? kInboxSlot : kDataSlot, 0, bytes));
+                      } else if (peer.rank == root && small) {
+                        ASSIGN_OR_RETURN(const void* piece, Take(peer));
+                        std::memcpy(data, piece, bytes);
+                        RETURN_IF_ERROR(GiveBack(peer));
+                      } else if (peer.rank == root) {
+                        RETURN_IF_ERROR(mesh_->PostReceive(peer.data, kDataSlot, 0, bytes));
+                        RETURN_IF_ERROR(mesh_->WaitReceived(peer.data, deadline_, what_));
+                      }
+                    }
+                    return WaitAllSent();
+                  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(Session& session,
+                                                          const CommunicatorOptions& options) {
+  const SessionIdentity& identity = session.identity();
+  std::string interface = options.interface;
+  if (interface.empty() && identity.world_size > 1) {
+    ASSIGN_OR_RETURN(interface, ChooseInterface(identity.local_world_size == identity.world_size));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<GlooMesh> mesh,
+                   GlooMesh::Connect(identity.rank, identity.world_size, interface,
+                                     options.connect_timeout, [&](const std::string& address) {
+                                       return session.Exchange("gloo", address,
+                                                               options.connect_timeout);
+                                     }));
+  auto communicator =
+      std::make_unique<GlooCommunicator>(session, std::move(mesh), options.collective_timeout);
+  RETURN_IF_ERROR(communicator->Start());
+  return communicator;
+}
+
+}  // namespace trainctl
