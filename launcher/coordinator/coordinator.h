@@ -35,20 +35,24 @@ struct JobView {
   std::string explain;
 };
 
+class CoordinatorState;
+
 // Not thread-safe; owned by the driver's loop thread.
 class Coordinator {
  public:
-  // A new job. `now` and `wall_ns` are only carried into records and deadlines.
-  Coordinator(JobSpec spec, uint64_t seed);
+  explicit Coordinator(JobSpec spec);  // a new job
   ~Coordinator();
   Coordinator(Coordinator&&) noexcept;
 
-  // The state after the journal's records, under a new term (the driver appends TermStarted).
-  // Nodes are not in the journal: they tell their state when they join again.
-  static Coordinator Replay(JobSpec spec, uint64_t seed, const std::vector<JournalRecord>& records);
+  // The state after the journal's records; like a new job if there are none. Nodes are not in the
+  // journal: they tell their state when they join again.
+  static Coordinator Replay(JobSpec spec, const std::vector<JournalRecord>& records);
 
-  // Called once, before any event: what to do first.
+  // Called once, before any event: what to do first. TermStarted is in `persist` at once after a
+  // replay; a new job's goes with its first record, so that a launch costs one sync.
   void Start(Instant now, int64_t wall_ns, Term term, Batch* batch);
+  // `now` never goes back; `wall_ns` is only carried into records. DeadlineReached is to be
+  // delivered once next_deadline() has passed.
   void Step(Instant now, int64_t wall_ns, const Event& event, Batch* batch);
 
   Instant next_deadline() const;  // kNever if none
@@ -58,8 +62,7 @@ class Coordinator {
   int64_t dropped_messages() const;  // old terms, epochs and incarnations refused at the door
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<CoordinatorState> state_;
 };
 
 }  // namespace trainctl

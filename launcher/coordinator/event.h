@@ -55,7 +55,9 @@ struct NodeJoined {
   bool gone = true;       // no descendant of that epoch is left
   std::vector<WorkerState> workers;
 };
-struct NodeLeft {  // the stream broke; the node may come back within its lease
+// The stream broke; the node may come back within its lease. Not sent for a stream that a newer
+// Join of the same node has replaced.
+struct NodeLeft {
   std::string node;
   Incarnation incarnation;
   std::string reason;

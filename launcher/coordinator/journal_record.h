@@ -53,6 +53,7 @@ struct RankPlace {
   int rank = 0;
   int local_rank = 0;
   std::string node;
+  std::string address;  // of the node
 };
 
 struct TermStarted {
@@ -67,7 +68,9 @@ struct EpochFormed {
   int64_t wall_ns = 0;
   Step resume_step{-1};  // recovery point it starts from; -1 = from the beginning
 };
-struct EpochCondemned {  // its workers are to be stopped
+// Its workers are to be stopped. A second one for the same epoch replaces the first: the failure as
+// it was judged when all ends of the epoch were known.
+struct EpochCondemned {
   Epoch epoch;
   Failure failure;
   int64_t wall_ns = 0;
@@ -81,12 +84,14 @@ struct CheckpointCommitted {
   Epoch epoch;
   Step step;
 };
-struct CheckpointDropped {  // found damaged, or deleted by retention
+struct CheckpointDropped {
   Step step;
+  bool damaged = false;  // never a recovery point again, unless written anew; false: by retention
   std::string reason;
 };
 struct Stopping {
   std::string reason;
+  bool checkpoint = false;  // save first, then end
 };
 struct Finished {
   Outcome outcome;

@@ -1,5 +1,6 @@
-// Fixed little-endian encoding used by shim frames and journal records: integers as is, double by its bits, bool as u8,
-// string and vector with a u32 count. The reader never allocates more than the bytes it was given.
+// Fixed little-endian encoding used by shim frames and journal records: integers as is, double by
+// its bits, bool as u8, string and vector with a u32 count. The reader never allocates more than
+// the bytes it was given.
 #ifndef TRAINCTL_RUNTIME_BASE_CODEC_H_
 #define TRAINCTL_RUNTIME_BASE_CODEC_H_
 
@@ -40,6 +41,11 @@ class Reader {
     std::memcpy(&value, in_.data(), sizeof(value));
     in_.remove_prefix(sizeof(value));
   }
+  void Field(bool& value) {  // any byte but 0 is true
+    uint8_t byte = 0;
+    Field(byte);
+    value = byte != 0;
+  }
   void Field(std::string& value);
   // Sizes `values` for its elements; each element needs at least one byte, which bounds the count.
   template <typename T>
@@ -51,6 +57,7 @@ class Reader {
   }
   bool ok() const { return ok_; }
   bool AtEnd() const { return ok_ && in_.empty(); }
+  void Reject() { Fail(); }  // the caller found a value that cannot be
 
  private:
   void Fail() {

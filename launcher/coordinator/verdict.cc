@@ -1,0 +1,214 @@
+#include "launcher/coordinator/verdict.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "launcher/coordinator/error_json.h"
+
+namespace trainctl {
+namespace {
+
+constexpr int kUsageStatus = 2;
+constexpr int kPreemptedStatus = 75;
+constexpr int kNotMendableStatus = 93;
+
+std::string SignalName(int signo) {
+  static constexpr std::array<std::pair<int, const char*>, 15> kNames{{{SIGHUP, "SIGHUP"},
+                                                                       {SIGINT, "SIGINT"},
+                                                                       {SIGQUIT, "SIGQUIT"},
+                                                                       {SIGILL, "SIGILL"},
+                                                                       {SIGTRAP, "SIGTRAP"},
+                                                                       {SIGABRT, "SIGABRT"},
+                                                                       {SIGBUS, "SIGBUS"},
+                                                                       {SIGFPE, "SIGFPE"},
+                                                                       {SIGKILL, "SIGKILL"},
+                                                                       {SIGUSR1, "SIGUSR1"},
+                                                                       {SIGSEGV, "SIGSEGV"},
+                                                                       {SIGUSR2, "SIGUSR2"},
+                                                                       {SIGPIPE, "SIGPIPE"},
+                                                                       {SIGTERM, "SIGTERM"},
+                                                                       {SIGXCPU, "SIGXCPU"}}};
+  for (const auto& [number, name] : kNames) {
+    if (number == signo) return name;
+  }
+  return absl::StrCat("signal ", signo);
+}
+
+bool ContainsAny(absl::string_view text, std::initializer_list<absl::string_view> needles) {
+  return std::any_of(needles.begin(), needles.end(),
+                     [&](absl::string_view needle) { return absl::StrContains(text, needle); });
+}
+
+// The last line of a Python traceback, "Type: text", or empty. Lines of other kinds may follow it.
+std::string ErrorLine(absl::string_view tail) {
+  std::string found;
+  for (const absl::string_view line : absl::StrSplit(tail, '\n')) {
+    const size_t end = std::min(line.find(':'), line.size());
+    const absl::string_view type = line.substr(0, end);
+    const bool word = !type.empty() && std::all_of(type.begin(), type.end(), [](char c) {
+      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
+    });
+    if (word && (absl::EndsWith(type, "Error") || absl::EndsWith(type, "Exception"))) {
+      found = std::string(absl::StripAsciiWhitespace(line));
+    }
+  }
+  return found;
+}
+
+// What the worker itself said went wrong: error.json if it wrote one, else its output.
+std::string WhatItSaid(const WorkerExit& exit) {
+  std::string error = ErrorMessage(exit.error_json);
+  return error.empty() ? ErrorLine(exit.output_tail) : error;
+}
+
+bool SaysPeerWasLost(const WorkerExit& exit) {
+  const std::string said = absl::StrCat(WhatItSaid(exit), "\n", exit.output_tail);
+  return ContainsAny(said, {"Connection closed by peer", "Connection reset by peer",
+                            "Socket closed", "Broken pipe", "remote process exited",
+                            "ncclRemoteError", "lost its peer", "peer was lost"});
+}
+
+bool SaysOutOfMemory(const WorkerExit& exit) {
+  const std::string said = absl::AsciiStrToLower(
+      absl::StrCat(exit.message, "\n", WhatItSaid(exit), "\n", exit.output_tail));
+  return ContainsAny(said, {"out of memory", "outofmemoryerror", "memoryerror", "std::bad_alloc",
+                            "cannot allocate memory", "oom-kill", "oom_kill"});
+}
+
+// Errors of a program that is wrong whatever the weather.
+bool SaysProgramIsWrong(const WorkerExit& exit) {
+  const std::string said = WhatItSaid(exit);
+  for (const absl::string_view type : {"ImportError", "ModuleNotFoundError", "SyntaxError",
+                                       "IndentationError", "TabError", "NameError"}) {
+    if (said == type || absl::StartsWith(said, absl::StrCat(type, ":"))) return true;
+  }
+  if (exit.kind != WorkerExit::Kind::kExited) return false;
+  const absl::string_view tail = exit.output_tail;
+  switch (exit.code) {
+    case 2:  // argparse, and Python itself
+      return (absl::StrContains(tail, "usage:") && absl::StrContains(tail, "error:")) ||
+             absl::StrContains(tail, "can't open file");
+    case 126:  // shells
+      return absl::StrContains(tail, "Permission denied");
+    case 127:
+      return absl::StrContains(tail, "not found");
+    default:
+      return false;
+  }
+}
+
+bool CannotBeExecuted(int error) {
+  static constexpr std::array kErrors{ENOENT, EACCES, ENOEXEC,      ENOTDIR, EISDIR,
+                                      ELOOP,  E2BIG,  ENAMETOOLONG, EPERM,   EINVAL};
+  return std::find(kErrors.begin(), kErrors.end(), error) != kErrors.end();
+}
+
+FailureClass ClassOf(const WorkerExit& exit, const EpochEvidence& evidence) {
+  switch (exit.kind) {
+    case WorkerExit::Kind::kSpawnFailed:
+      if (CannotBeExecuted(exit.code)) return FailureClass::kUserError;
+      return exit.code == ENOMEM ? FailureClass::kOutOfMemory : FailureClass::kInternal;
+    case WorkerExit::Kind::kLost:
+      return FailureClass::kInternal;
+    case WorkerExit::Kind::kSignaled:
+      // Nobody condemned the epoch, so it was the lease of the node that ended.
+      if (exit.by_us) return FailureClass::kNetwork;
+      return SaysOutOfMemory(exit) ? FailureClass::kOutOfMemory : FailureClass::kWorker;
+    case WorkerExit::Kind::kExited:
+      if (exit.by_us) return FailureClass::kNetwork;
+      if (SaysOutOfMemory(exit)) return FailureClass::kOutOfMemory;
+      if (!evidence.stepped && evidence.found_damage) return FailureClass::kDisk;
+      if (!evidence.stepped && SaysProgramIsWrong(exit)) return FailureClass::kUserError;
+      return FailureClass::kWorker;
+  }
+  return FailureClass::kInternal;
+}
+
+// True if `a` is the better culprit.
+bool MoreGuilty(const RankExit& a, const RankExit& b) {
+  if (a.exit.by_us != b.exit.by_us) return b.exit.by_us;
+  const bool a_victim = SaysPeerWasLost(a.exit);
+  if (a_victim != SaysPeerWasLost(b.exit)) return !a_victim;
+  return a.node == b.node && a.exit.exit_ns < b.exit.exit_ns;
+}
+
+}  // namespace
+
+bool IsFailure(const WorkerExit& exit) {
+  return exit.kind != WorkerExit::Kind::kExited || exit.code != 0;
+}
+
+std::string DescribeExit(const WorkerExit& exit) {
+  switch (exit.kind) {
+    case WorkerExit::Kind::kExited:
+      return absl::StrCat("exited with code ", exit.code);
+    case WorkerExit::Kind::kSignaled:
+      return absl::StrCat("was killed by ", SignalName(exit.code),
+                          exit.core ? " (core dumped)" : "");
+    case WorkerExit::Kind::kSpawnFailed:
+      return absl::StrCat("could not be started: ", exit.message);
+    case WorkerExit::Kind::kLost:
+      return "was lost with its supervisor";
+  }
+  return "ended";
+}
+
+std::optional<Failure> JudgeExits(const EpochEvidence& evidence) {
+  const RankExit* culprit = nullptr;
+  for (const RankExit& candidate : evidence.exits) {
+    if (!IsFailure(candidate.exit)) continue;
+    if (!culprit || MoreGuilty(candidate, *culprit)) culprit = &candidate;
+  }
+  if (!culprit) return std::nullopt;
+  Failure failure;
+  failure.failure_class = ClassOf(culprit->exit, evidence);
+  failure.node = culprit->node;
+  failure.rank = culprit->rank;
+  failure.epoch = evidence.epoch;
+  failure.exit = culprit->exit;
+  failure.reason =
+      absl::StrCat("rank ", culprit->rank, " on ", culprit->node, " ", DescribeExit(culprit->exit));
+  if (failure.failure_class == FailureClass::kNetwork) {
+    absl::StrAppend(&failure.reason, " because the lease of its node had ended");
+  }
+  const std::string said = WhatItSaid(culprit->exit);
+  if (!said.empty()) absl::StrAppend(&failure.reason, ": ", said);
+  return failure;
+}
+
+Failure JudgeLostNode(Epoch epoch, const std::string& node, absl::string_view why) {
+  Failure failure;
+  failure.failure_class = FailureClass::kNodeLost;
+  failure.node = node;
+  failure.epoch = epoch;
+  failure.exit.kind = WorkerExit::Kind::kLost;
+  failure.reason = absl::StrCat("node ", node, " was lost: ", why);
+  return failure;
+}
+
+int FailedExitStatus(const JobSpec& spec, const Failure& failure, bool mendable) {
+  if (spec.requeue_status) {
+    if (failure.failure_class == FailureClass::kPreempted) return kPreemptedStatus;
+    if (!mendable) return kNotMendableStatus;
+  }
+  const WorkerExit& exit = failure.exit;
+  if (exit.kind == WorkerExit::Kind::kSpawnFailed &&
+      failure.failure_class == FailureClass::kUserError) {
+    return kUsageStatus;
+  }
+  if (spec.propagate_exit_code && failure.rank >= 0) {
+    if (exit.kind == WorkerExit::Kind::kExited) return exit.code;
+    if (exit.kind == WorkerExit::Kind::kSignaled) return 128 + exit.code;
+  }
+  return 1;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,173 @@
+#include "launcher/coordinator/worker_env.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "launcher/coordinator/rank_plan.h"
+#include "runtime/base/check.h"
+
+namespace trainctl {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+// Variables by which systemd speaks to the process it started. A worker that answered them would
+// speak in the daemon's name.
+bool BelongsToSystemd(absl::string_view name) {
+  return name == "NOTIFY_SOCKET" || name == "JOURNAL_STREAM" || absl::StartsWith(name, "LISTEN_") ||
+         absl::StartsWith(name, "WATCHDOG_");
+}
+
+Environment UserEnvironment(const JobSpec& spec) {
+  Environment env;
+  for (const std::string& entry : spec.env) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0) continue;
+    std::string name = entry.substr(0, equals);
+    if (!BelongsToSystemd(name)) env[std::move(name)] = entry.substr(equals + 1);
+  }
+  return env;
+}
+
+std::vector<std::string> Entries(const Environment& env) {
+  std::vector<std::string> entries;
+  entries.reserve(env.size());
+  for (const auto& [name, value] : env) entries.push_back(absl::StrCat(name, "=", value));
+  return entries;
+}
+
+// TensorFlow wants one address per worker. Rank 0's port is the held one; the others, which nobody
+// can hold before their nodes are known, are the numbers after it.
+std::string TfCluster(const EpochFormed& epoch) {
+  constexpr int kFirstPort = 1024;
+  constexpr int kPorts = 65536 - kFirstPort;
+  std::vector<std::string> workers;
+  for (const RankPlace& place : epoch.ranks) {
+    const int port = kFirstPort + (epoch.master_port - kFirstPort + place.rank) % kPorts;
+    workers.push_back(absl::StrCat("\"", place.address, ":", port, "\""));
+  }
+  return absl::StrCat(R"({"cluster": {"worker": [)", absl::StrJoin(workers, ", "), "]}");
+}
+
+struct Shape {
+  int group_rank = 0;
+  int groups = 0;
+  int local_world = 0;
+};
+
+Shape ShapeOf(const EpochFormed& epoch, absl::string_view node) {
+  const std::vector<std::string> nodes = NodesOf(epoch.ranks);
+  const auto place = std::find(nodes.begin(), nodes.end(), node);
+  CHECK(place != nodes.end());
+  const auto local = std::count_if(epoch.ranks.begin(), epoch.ranks.end(),
+                                   [&](const RankPlace& p) { return p.node == node; });
+  return {static_cast<int>(place - nodes.begin()), static_cast<int>(nodes.size()),
+          static_cast<int>(local)};
+}
+
+Environment CommonEnvironment(const JobSpec& spec, const EpochFormed& epoch, const Shape& shape,
+                              int cores) {
+  Environment env = UserEnvironment(spec);
+  const std::string world = absl::StrCat(epoch.ranks.size());
+  const std::string port = absl::StrCat(epoch.master_port);
+  env["WORLD_SIZE"] = world;
+  env["LOCAL_WORLD_SIZE"] = absl::StrCat(shape.local_world);
+  env["GROUP_RANK"] = absl::StrCat(shape.group_rank);
+  env["GROUP_WORLD_SIZE"] = absl::StrCat(shape.groups);
+  env["ROLE_NAME"] = spec.role;
+  env["ROLE_WORLD_SIZE"] = world;
+  env["MASTER_ADDR"] = epoch.master_address;
+  env["MASTER_PORT"] = port;
+  env["TORCHELASTIC_RUN_ID"] = spec.job_id;
+  env["TORCHELASTIC_RESTART_COUNT"] = absl::StrCat(epoch.epoch.value);
+  env["TORCHELASTIC_MAX_RESTARTS"] = absl::StrCat(spec.max_restarts);
+  // Rank 0's process serves torch's store: the port is held for it, not served by us.
+  env["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  env["JAX_COORDINATOR_ADDRESS"] = absl::StrCat(epoch.master_address, ":", port);
+  env["JAX_NUM_PROCESSES"] = world;
+  env["TRAINCTL_JOB_ID"] = spec.job_id;
+  env["TRAINCTL_EPOCH"] = absl::StrCat(epoch.epoch.value);
+  env["TRAINCTL_CHECKPOINT_DIR"] = spec.checkpoint_folder;
+  env["TRAINCTL_RESUME_FROM"] = spec.checkpoint_folder.empty() || epoch.resume_step < Step(0)
+                                    ? ""
+                                    : CheckpointPath(spec.checkpoint_folder, epoch.resume_step);
+  // Where the user set one of these, the user's value stays.
+  const auto old_name = env.find("NCCL_ASYNC_ERROR_HANDLING");
+  const std::string async = old_name == env.end() ? "1" : old_name->second;
+  env.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", async);
+  env.emplace("NCCL_ASYNC_ERROR_HANDLING", env["TORCH_NCCL_ASYNC_ERROR_HANDLING"]);
+  env.emplace("OMP_NUM_THREADS", absl::StrCat(std::max(1, cores / shape.local_world)));
+  return env;
+}
+
+// The one device of a worker that is to believe it is alone.
+std::string VirtualDevice(const Environment& env, int local_rank) {
+  const auto visible = env.find("CUDA_VISIBLE_DEVICES");
+  if (visible != env.end()) {
+    const std::vector<std::string> devices = absl::StrSplit(visible->second, ',');
+    const auto index = static_cast<size_t>(local_rank);
+    if (index < devices.size()) return devices[index];
+  }
+  return absl::StrCat(local_rank);
+}
+
+WorkerLaunch PlanWorker(const JobSpec& spec, const Environment& common, const RankPlace& place,
+                        absl::string_view tf_cluster) {
+  WorkerLaunch worker;
+  worker.rank = place.rank;
+  worker.local_rank = place.local_rank;
+  const std::string seen = absl::StrCat(spec.virtual_local_rank ? 0 : place.local_rank);
+  for (const std::string& argument : spec.command) {
+    worker.argv.push_back(
+        absl::StrReplaceAll(argument, {{"${local_rank}", absl::StrCat(place.local_rank)}}));
+  }
+  if (!spec.local_rank_argument.empty()) {
+    worker.argv.push_back(absl::StrCat("--", spec.local_rank_argument, "=", seen));
+  }
+  Environment own;
+  own["RANK"] = absl::StrCat(place.rank);
+  own["LOCAL_RANK"] = seen;
+  own["ROLE_RANK"] = absl::StrCat(place.rank);
+  own["JAX_PROCESS_ID"] = absl::StrCat(place.rank);
+  own["TF_CONFIG"] =
+      absl::StrCat(tf_cluster, R"(, "task": {"type": "worker", "index": )", place.rank, "}}");
+  if (spec.virtual_local_rank) {
+    own["CUDA_VISIBLE_DEVICES"] = VirtualDevice(common, place.local_rank);
+  }
+  worker.env = Entries(own);
+  return worker;
+}
+
+}  // namespace
+
+std::string CheckpointPath(absl::string_view folder, Step step) {
+  return absl::StrFormat("%s%sstep-%09d", folder, absl::EndsWith(folder, "/") ? "" : "/",
+                         step.value);
+}
+
+StartWorkers PlanWorkers(const JobSpec& spec, const EpochFormed& epoch, absl::string_view node,
+                         int cores) {
+  const Environment common = CommonEnvironment(spec, epoch, ShapeOf(epoch, node), cores);
+  const std::string tf_cluster = TfCluster(epoch);
+  StartWorkers start;
+  start.node = std::string(node);
+  start.epoch = epoch.epoch;
+  start.world_size = static_cast<int>(epoch.ranks.size());
+  start.cwd = spec.cwd;
+  start.log_folder = spec.log_folder;
+  start.env = Entries(common);
+  for (const RankPlace& place : epoch.ranks) {
+    if (place.node == node) start.workers.push_back(PlanWorker(spec, common, place, tf_cluster));
+  }
+  return start;
+}
+
+}  // namespace trainctl
