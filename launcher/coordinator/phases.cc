@@ -104,7 +104,8 @@ void CoordinatorState::BecomeStarting(const std::vector<NodePlace>& nodes) {
   formed.ranks = std::move(plan.ranks);
   formed.master_address = std::move(plan.master_address);
   formed.master_port = plan.master_port;
-  formed.reason = absl::StrCat(std::get<Forming>(phase_).reason, "; ", plan.reason);
+  formed.reason = std::get<Forming>(phase_).reason;
+  if (nodes.size() > 1) absl::StrAppend(&formed.reason, "; ", plan.reason);
   formed.wall_ns = wall_ns_;
   formed.resume_step = ledger_.recovery_point();
   Persist(formed);
