@@ -8,7 +8,7 @@
 
 #include "runtime/checkpoint/digest.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
-#include "tests/unit/checkpoint/scratch.h"
+#include "tests/unit/scratch.h"
 
 namespace trainctl {
 namespace {

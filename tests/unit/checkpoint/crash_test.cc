@@ -11,7 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
-#include "tests/unit/checkpoint/scratch.h"
+#include "tests/unit/scratch.h"
 
 namespace trainctl {
 namespace {

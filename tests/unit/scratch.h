@@ -1,6 +1,6 @@
 // A folder for one test, removed at its end.
-#ifndef TRAINCTL_TESTS_UNIT_CHECKPOINT_SCRATCH_H_
-#define TRAINCTL_TESTS_UNIT_CHECKPOINT_SCRATCH_H_
+#ifndef TRAINCTL_TESTS_UNIT_SCRATCH_H_
+#define TRAINCTL_TESTS_UNIT_SCRATCH_H_
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -35,4 +35,4 @@ class Scratch {
 
 }  // namespace trainctl
 
-#endif  // TRAINCTL_TESTS_UNIT_CHECKPOINT_SCRATCH_H_
+#endif  // TRAINCTL_TESTS_UNIT_SCRATCH_H_
