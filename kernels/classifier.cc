@@ -20,14 +20,10 @@ TRAINCTL_INLINE float RowMax(const float* x, int64_t n) {
 
 TRAINCTL_INLINE float RowSumExp(const float* x, float largest, int64_t n) {
   Float8 sum{};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) sum += Exp(Load(x + i) - largest);
-  if (i < n) {
-    const SomeLanes lanes{n - i};
-    float tail[kLanes] = {};
-    Store(tail, Exp(Load(x + i, lanes) - largest), lanes);
-    sum += Load(tail);
-  }
+  ForVectors(
+      n, [&](int64_t i, auto lanes) __attribute__((always_inline)) {
+        sum += Keep(Exp(Load(x + i, lanes) - largest), lanes);
+      });
   return Sum(sum);
 }
 
@@ -41,18 +37,13 @@ TRAINCTL_INLINE double ClassifierForwardBackwardBody(float* logits, const int32_
     const float largest = RowMax(x, classes);
     const double target_logit = x[target];
     Float8 sums{};
-    float tail[kLanes] = {};
     ForVectors(
         classes, [&](int64_t i, auto lanes) __attribute__((always_inline)) {
           const Float8 e = Exp(Load(x + i, lanes) - largest);
           Store(x + i, e, lanes);
-          if constexpr (sizeof(lanes) == sizeof(AllLanes)) {
-            sums += e;
-          } else {
-            Store(tail, e, lanes);
-          }
+          sums += Keep(e, lanes);
         });
-    const float sum = Sum(sums + Load(tail));
+    const float sum = Sum(sums);
     loss += std::log(static_cast<double>(sum)) + largest - target_logit;
     const float factor = scale / sum;
     ForVectors(

@@ -51,6 +51,13 @@ TRAINCTL_INLINE void Store(float* p, Float8 v, AllLanes = {}) { __builtin_memcpy
 TRAINCTL_INLINE void Store(float* p, Float8 v, SomeLanes lanes) {
   for (int64_t i = 0; i < lanes.count; ++i) p[i] = v[i];
 }
+// Zero in the lanes that are not in memory.
+TRAINCTL_INLINE Float8 Keep(Float8 v, AllLanes) { return v; }
+TRAINCTL_INLINE Float8 Keep(Float8 v, SomeLanes lanes) {
+  float kept[kLanes] = {};
+  Store(kept, v, lanes);
+  return Load(kept);
+}
 TRAINCTL_INLINE Float8 Splat(float x) { return Float8{x, x, x, x, x, x, x, x}; }
 
 // Calls body(i, lanes) for i = 0, 8, 16 …; lanes is SomeLanes for a last, incomplete vector.
