@@ -9,9 +9,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/errno_status.h"
 #include "runtime/base/file.h"
@@ -95,10 +98,24 @@ absl::StatusOr<ReadyPipe> MakeReadyPipe() {
   return ReadyPipe{Fd(fds[0]), Fd(fds[1])};
 }
 
-void TellReady(int fd) {
+void TellReady(int fd, const absl::Status& status) {
   if (fd < 0) return;
   Fd owned(fd);
-  [[maybe_unused]] const ssize_t n = ::write(fd, "1", 1);
+  // Below PIPE_BUF, so it is written whole.
+  const std::string line =
+      absl::StrCat(status.raw_code(), " ", absl::string_view(status.message()).substr(0, 4000));
+  [[maybe_unused]] const ssize_t n = ::write(fd, line.data(), line.size());
+}
+
+absl::Status ReadReady(int read_fd) {
+  char line[4096];
+  const ssize_t n = ::read(read_fd, line, sizeof(line));
+  if (n <= 0) return absl::UnavailableError("it ended before it was ready");
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(absl::string_view(line, static_cast<size_t>(n)), absl::MaxSplits(' ', 1));
+  int code = 0;
+  if (!absl::SimpleAtoi(parts.first, &code)) return absl::InternalError("unknown readiness line");
+  return absl::Status(static_cast<absl::StatusCode>(code), parts.second);
 }
 
 absl::Status AwaitReady(int read_fd, Duration timeout) {
@@ -109,10 +126,8 @@ absl::Status AwaitReady(int read_fd, Duration timeout) {
     const int n = ::poll(&wait, 1, static_cast<int>(std::max<int64_t>(left, 0)));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoStatus(errno, "wait for a program to be ready");
-    if (n == 0) return absl::DeadlineExceededError("the program did not become ready in time");
-    char byte;
-    if (::read(read_fd, &byte, 1) == 1) return absl::OkStatus();
-    return absl::UnavailableError("the program ended before it was ready");
+    if (n == 0) return absl::DeadlineExceededError("it did not become ready in time");
+    return ReadReady(read_fd);
   }
 }
 

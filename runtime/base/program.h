@@ -35,17 +35,19 @@ struct StartOptions {
 absl::StatusOr<Child> StartProgram(const std::vector<std::string>& argv,
                                    const StartOptions& options);
 
-// The readiness pipe: `write` goes to the child with `--ready-fd N`, which writes one byte when it
-// listens; `read` becomes readable then, or at end-of-file if it died first.
+// The readiness pipe: `write` goes to the child with `--ready-fd N`, `read` becomes readable when
+// the child listens, when it cannot, or when it has died.
 struct ReadyPipe {
   Fd read;
   Fd write;
 };
 absl::StatusOr<ReadyPipe> MakeReadyPipe();
-// The child's side: writes the byte and closes `fd`. No-op for -1.
-void TellReady(int fd);
-// The parent's side, blocking: OK once the byte is there. UNAVAILABLE if the child ended first,
-// DEADLINE_EXCEEDED. REQUIRES: the parent's copy of the write end is closed.
+// The child's side, once: OK says that it listens; an error says why it never will. Closes `fd`.
+// No-op for -1.
+void TellReady(int fd, const absl::Status& status);
+// The parent's side, when `read` is readable: what the child told; UNAVAILABLE if it died instead.
+absl::Status ReadReady(int read_fd);
+// The same after waiting; DEADLINE_EXCEEDED. REQUIRES: the parent's `write` end is closed.
 absl::Status AwaitReady(int read_fd, Duration timeout);
 
 }  // namespace trainctl

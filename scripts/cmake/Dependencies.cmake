@@ -22,7 +22,10 @@ add_library(trainctl_absl INTERFACE)
 add_library(trainctl_grpc INTERFACE)
 add_library(trainctl_protobuf INTERFACE)
 if(absl_archives AND GRPC_ARCHIVE)
-  target_link_libraries(trainctl_absl INTERFACE -Wl,--start-group ${absl_archives} -Wl,--end-group Threads::Threads)
+  # Archives that need each other. A group is one item to CMake, which would otherwise drop the
+  # second of two equal flags and so tear the group apart.
+  list(JOIN absl_archives "," absl_group)
+  target_link_libraries(trainctl_absl INTERFACE "$<LINK_GROUP:RESCAN,${absl_group}>" Threads::Threads)
   set(archives)
   foreach(name protobuf grpc++ grpc gpr address_sorting upb re2 cares)
     find_library(${name}_ARCHIVE lib${name}.a REQUIRED)
@@ -33,8 +36,9 @@ if(absl_archives AND GRPC_ARCHIVE)
   find_library(SYSTEMD_LIBRARY systemd REQUIRED)
   list(POP_FRONT archives protobuf_archive)
   target_link_libraries(trainctl_protobuf INTERFACE ${protobuf_archive} ZLIB::ZLIB Threads::Threads)
-  target_link_libraries(trainctl_grpc INTERFACE
-    -Wl,--start-group ${archives} ${absl_archives} -Wl,--end-group
+  list(APPEND archives ${absl_archives})
+  list(JOIN archives "," grpc_group)
+  target_link_libraries(trainctl_grpc INTERFACE "$<LINK_GROUP:RESCAN,${grpc_group}>"
     trainctl_protobuf ${SSL_LIBRARY} ${CRYPTO_LIBRARY} ${SYSTEMD_LIBRARY} ZLIB::ZLIB Threads::Threads dl)
 else()
   find_package(gRPC CONFIG REQUIRED)

@@ -1,0 +1,132 @@
+#include "runtime/node/coordinator_process.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/program.h"
+
+namespace trainctl {
+namespace {
+
+constexpr Duration kQuick = seconds(10);
+constexpr Duration kFirstBackoff = milliseconds(10);
+
+// The same for every life of a job's coordinator, so that a replay decides as the first run did.
+uint64_t SeedOf(absl::string_view job_id) {
+  uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const char c : job_id) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
+  return hash;
+}
+
+}  // namespace
+
+CoordinatorProcess::CoordinatorProcess(Loop* loop, std::string job_id, std::string job_folder,
+                                       std::string socket, Callbacks callbacks)
+    : loop_(loop),
+      job_id_(std::move(job_id)),
+      job_folder_(std::move(job_folder)),
+      socket_(std::move(socket)),
+      callbacks_(std::move(callbacks)) {}
+
+CoordinatorProcess::~CoordinatorProcess() {
+  loop_->Cancel(retry_);
+  StopWatchingReady();
+  if (pidfd_.valid()) loop_->Unwatch(pidfd_.get());
+}
+
+void CoordinatorProcess::StopWatchingReady() {
+  if (!ready_.valid()) return;
+  loop_->Unwatch(ready_.get());
+  ready_.Close();
+}
+
+void CoordinatorProcess::Begin() {
+  if (Adopt()) {
+    callbacks_.on_listening();
+  } else {
+    Start();
+  }
+}
+
+bool CoordinatorProcess::Adopt() {
+  absl::StatusOr<Fd> probe = ConnectUnix(socket_);
+  if (!probe.ok()) return false;
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  ::getsockopt(probe->get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+  if (!pidfd.valid()) return false;
+  ours_ = false;
+  WatchProcess(std::move(pidfd));
+  return true;
+}
+
+void CoordinatorProcess::Start() {
+  started_ = Now();
+  refused_ = absl::OkStatus();
+  absl::StatusOr<std::string> program = FindProgram("train-coordinator");
+  if (!program.ok()) return callbacks_.on_failed(program.status());
+  absl::StatusOr<ReadyPipe> ready = MakeReadyPipe();
+  if (!ready.ok()) return callbacks_.on_failed(ready.status());
+  StartOptions options;
+  options.inherit = {ready->write.get()};
+  options.log_file = absl::StrCat(job_folder_, "/coordinator.log");
+  absl::StatusOr<Child> child =
+      StartProgram({*program, "--job-folder", job_folder_, "--socket", socket_, "--ready-fd",
+                    absl::StrCat(ready->write.get()), "--seed", absl::StrCat(SeedOf(job_id_))},
+                   options);
+  if (!child.ok()) return callbacks_.on_failed(child.status());
+  ours_ = true;
+  ready_ = std::move(ready->read);
+  loop_->Watch(ready_.get(), EPOLLIN, [this](uint32_t) { ReadyReadable(); });
+  WatchProcess(std::move(child->pidfd));
+}
+
+void CoordinatorProcess::WatchProcess(Fd pidfd) {
+  pidfd_ = std::move(pidfd);
+  loop_->Watch(pidfd_.get(), EPOLLIN, [this](uint32_t) { Died(); });
+}
+
+void CoordinatorProcess::ReadyReadable() {
+  const absl::Status status = ReadReady(ready_.get());
+  StopWatchingReady();
+  if (status.ok()) return callbacks_.on_listening();
+  // UNAVAILABLE: it died without a word, which Died handles.
+  if (!absl::IsUnavailable(status)) refused_ = status;
+}
+
+void CoordinatorProcess::Died() {
+  if (ready_.valid()) ReadyReadable();
+  siginfo_t info{};
+  const bool known =
+      ours_ && ::waitid(static_cast<idtype_t>(3 /* P_PIDFD */), pidfd_.get(), &info, WEXITED) == 0;
+  loop_->Unwatch(pidfd_.get());
+  pidfd_.Close();
+  if (known && info.si_code == CLD_EXITED && info.si_status == 0) return callbacks_.on_over();
+  if (!refused_.ok()) return callbacks_.on_failed(refused_);
+  const std::string death = !known ? "ended"
+                            : info.si_code == CLD_EXITED
+                                ? absl::StrCat("ended with status ", info.si_status)
+                                : absl::StrCat("was killed by signal ", info.si_status);
+  quick_deaths_ = Now() - started_ < kQuick ? quick_deaths_ + 1 : 1;
+  LogWarning("the coordinator of job ", job_id_, " ", death, "; starting it from its journal");
+  if (quick_deaths_ > kMaxQuickDeaths) {
+    return callbacks_.on_failed(absl::InternalError(absl::StrCat(
+        "the coordinator of job ", job_id_, " ", death, ", ", kMaxQuickDeaths,
+        " times in a row soon after it was started; see ", job_folder_, "/coordinator.log")));
+  }
+  const Duration delay = quick_deaths_ == 1 ? Duration(0) : kFirstBackoff * (1 << quick_deaths_);
+  retry_ = loop_->After(delay, [this] { Start(); });
+}
+
+}  // namespace trainctl

@@ -1,0 +1,246 @@
+#include "runtime/node/daemon.h"
+
+#include <dirent.h>
+#include <sched.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/errno_status.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/places.h"
+#include "runtime/base/status.h"
+
+namespace trainctl {
+namespace {
+
+// A private daemon that nobody gave a job to.
+constexpr Duration kIdleLimit = seconds(20);
+constexpr size_t kMaxJobs = 256;
+constexpr int kMaxSlots = 1024;
+constexpr size_t kMaxSpecBytes = 8 << 20;
+
+std::string NodeName() {
+  char name[256] = {};
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+int CoresAllowed() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof(set), &set) < 0) return 1;
+  return std::max(CPU_COUNT(&set), 1);
+}
+
+NodeFacts ThisNode() {
+  // One life of a daemon: a later life on this machine has a larger number.
+  return {NodeName(), WallClockNanos(), "127.0.0.1", CoresAllowed()};
+}
+
+std::string RandomJobId() {
+  static constexpr char kLetters[] = "abcdefghijkmnpqrstuvwxyz23456789";  // 32, none alike
+  uint8_t bytes[8];
+  if (::getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
+    return absl::StrCat("j", WallClockNanos());
+  }
+  std::string id;
+  for (const uint8_t byte : bytes) id.push_back(kLetters[byte % 32]);
+  return id;
+}
+
+// Which daemon a job belongs to: a link in its folder to that daemon's socket.
+std::string OwnerLink(const std::string& job_folder) { return JoinPath(job_folder, "daemon"); }
+
+void SetOwner(const std::string& job_folder, const std::string& socket) {
+  const std::string link = OwnerLink(job_folder);
+  ::unlink(link.c_str());
+  if (::symlink(socket.c_str(), link.c_str()) < 0) {
+    LogWarning(ErrnoStatus(errno, absl::StrCat("create ", link)).message());
+  }
+}
+
+bool IsOwner(const std::string& job_folder, const std::string& socket) {
+  std::string target(4096, '\0');
+  const ssize_t n = ::readlink(OwnerLink(job_folder).c_str(), target.data(), target.size());
+  return n > 0 && target.substr(0, static_cast<size_t>(n)) == socket;
+}
+
+std::string SpecPath(const std::string& job_folder) { return JoinPath(job_folder, "spec.pb"); }
+
+std::vector<std::string> Entries(const std::string& folder) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), ::closedir);
+  if (dir == nullptr) return names;
+  while (const dirent* entry = ::readdir(dir.get())) {
+    if (entry->d_name[0] != '.') names.push_back(entry->d_name);
+  }
+  return names;
+}
+
+}  // namespace
+
+Daemon::Daemon(Loop* loop, DaemonOptions options)
+    : loop_(loop), options_(std::move(options)), facts_(ThisNode()) {}
+
+absl::Status Daemon::Begin() {
+  if (!options_.adopt.empty()) {
+    ASSIGN_OR_RETURN(JobRunner::Job job, LoadJob(JobFolder(options_.state_folder, options_.adopt)));
+    Run(std::move(job), std::nullopt);
+  } else if (!options_.private_daemon) {
+    AdoptLivingJobs();
+  }
+  if (options_.private_daemon) {
+    loop_->After(kIdleLimit, [this] { EndIfIdle(); });
+  }
+  return absl::OkStatus();
+}
+
+void Daemon::AdoptLivingJobs() {
+  const std::string folder = FolderOf(JobFolder(options_.state_folder, "x"));
+  for (const std::string& job_id : Entries(folder)) {
+    const std::string job_folder = JoinPath(folder, job_id);
+    const bool lives = ConnectUnix(ShimSocket(job_id)).ok() || ConnectUnix(JobSocket(job_id)).ok();
+    if (!lives || !IsOwner(job_folder, options_.socket)) continue;
+    absl::StatusOr<JobRunner::Job> job = LoadJob(job_folder);
+    if (job.ok()) {
+      Run(*std::move(job), std::nullopt);
+    } else {
+      LogWarning("job ", job_id, " runs, but cannot be taken over: ", job.status().message());
+    }
+  }
+}
+
+absl::StatusOr<JobRunner::Job> Daemon::LoadJob(const std::string& job_folder) const {
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(SpecPath(job_folder), kMaxSpecBytes));
+  v1::JobSpec spec;
+  if (!spec.ParseFromString(bytes) || spec.job_id().empty()) {
+    return absl::DataLossError(absl::StrCat("read ", SpecPath(job_folder), ": it is damaged"));
+  }
+  return JobRunner::Job{spec.job_id(), job_folder, spec.workers_per_node(),
+                        Duration(spec.lease_ns())};
+}
+
+absl::StatusOr<JobRunner::Job> Daemon::MakeJob(v1::JobSpec spec) const {
+  if (spec.job_id().empty()) spec.set_job_id(RandomJobId());
+  if (spec.job_id().find('/') != std::string::npos || spec.job_id()[0] == '.' ||
+      spec.job_id().size() > 40) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job id \"", spec.job_id(), "\": at most 40 bytes, no / and no leading dot"));
+  }
+  if (spec.workers_per_node() < 1 || spec.workers_per_node() > kMaxSlots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("workers per node: ", spec.workers_per_node(), "; give 1 to ", kMaxSlots));
+  }
+  if (spec.job_folder().empty()) {
+    spec.set_job_folder(JobFolder(options_.state_folder, spec.job_id()));
+  }
+  if (spec.log_folder().empty()) spec.set_log_folder(JoinPath(spec.job_folder(), "logs"));
+  if (spec.job_folder()[0] != '/' || spec.log_folder()[0] != '/') {
+    return absl::InvalidArgumentError(absl::StrCat("the folders of a job must be absolute paths: ",
+                                                   spec.job_folder(), ", ", spec.log_folder()));
+  }
+  struct stat info;
+  if (::lstat(SpecPath(spec.job_folder()).c_str(), &info) == 0) {
+    return absl::AlreadyExistsError(absl::StrCat("there is a job in ", spec.job_folder(),
+                                                 " already; resume it or choose another id"));
+  }
+  RETURN_IF_ERROR(MakePrivateFolder(spec.job_folder()));
+  RETURN_IF_ERROR(MakeFolders(spec.log_folder()));
+  SetOwner(spec.job_folder(), options_.socket);
+  RETURN_IF_ERROR(WriteFileAtomically(SpecPath(spec.job_folder()), spec.SerializeAsString()));
+  return JobRunner::Job{spec.job_id(), spec.job_folder(), spec.workers_per_node(),
+                        Duration(spec.lease_ns())};
+}
+
+void Daemon::Submit(const v1::SubmitRequest& request, Reply<v1::SubmitReply> reply) {
+  if (options_.private_daemon && !jobs_.empty()) {
+    return reply.Fail(absl::FailedPreconditionError("a private daemon runs one job only"));
+  }
+  if (jobs_.size() >= kMaxJobs) {
+    return reply.Fail(absl::ResourceExhaustedError(
+        absl::StrCat("this node runs ", jobs_.size(), " jobs, the most it takes")));
+  }
+  if (jobs_.count(request.spec().job_id()) != 0) {
+    return reply.Fail(absl::AlreadyExistsError(
+        absl::StrCat("job ", request.spec().job_id(), " runs here already")));
+  }
+  absl::StatusOr<JobRunner::Job> job = MakeJob(request.spec());
+  if (!job.ok()) return reply.Fail(job.status());
+  Run(*std::move(job), std::move(reply));
+}
+
+void Daemon::Resume(const v1::ResumeRequest& request, Reply<v1::SubmitReply> reply) {
+  absl::StatusOr<JobRunner::Job> job =
+      LoadJob(request.job_folder().empty() ? JobFolder(options_.state_folder, request.job_id())
+                                           : request.job_folder());
+  if (!job.ok()) return reply.Fail(job.status());
+  if (const auto found = jobs_.find(job->job_id); found != jobs_.end()) {
+    v1::SubmitReply answer;
+    answer.set_job_id(job->job_id);
+    answer.set_job_folder(job->job_folder);
+    answer.set_job_socket(found->second->job_socket());
+    return reply.Send(std::move(answer));
+  }
+  SetOwner(job->job_folder, options_.socket);
+  Run(*std::move(job), std::move(reply));
+}
+
+void Daemon::Run(JobRunner::Job job, std::optional<Reply<v1::SubmitReply>> reply) {
+  const std::string job_id = job.job_id;
+  v1::SubmitReply answer;
+  answer.set_job_id(job_id);
+  answer.set_job_folder(job.job_folder);
+  answer.set_job_socket(JobSocket(job_id));
+  // std::function must be copyable; the reply is not.
+  auto owed = std::make_shared<std::optional<Reply<v1::SubmitReply>>>(std::move(reply));
+  auto runner = std::make_unique<JobRunner>(
+      loop_, facts_, std::move(job),
+      JobRunner::Callbacks{[answer, owed](const absl::Status& status) {
+                             if (!owed->has_value()) return;
+                             if (status.ok()) {
+                               (*owed)->Send(answer);
+                             } else {
+                               (*owed)->Fail(status);
+                             }
+                             owed->reset();
+                           },
+                           [this, job_id] {
+                             // Not now: the runner is still at work.
+                             loop_->Post([this, job_id] { JobOver(job_id); });
+                           }});
+  JobRunner& begun = *runner;
+  jobs_[job_id] = std::move(runner);
+  begun.Begin();
+}
+
+void Daemon::JobOver(const std::string& job_id) {
+  jobs_.erase(job_id);
+  EndIfIdle();
+}
+
+void Daemon::EndIfIdle() {
+  if (options_.private_daemon && jobs_.empty()) loop_->Quit(0);
+}
+
+v1::NodeDescription Daemon::Describe() const {
+  v1::NodeDescription description;
+  description.set_node(facts_.node);
+  description.set_version(TRAINCTL_VERSION);
+  description.set_incarnation(facts_.incarnation);
+  description.set_pid(::getpid());
+  description.set_cores(facts_.cores);
+  for (const auto& [job_id, runner] : jobs_) description.add_jobs(job_id);
+  return description;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,76 @@
+// One job on this node: its shim, its stream to the coordinator and, on the head node, the
+// coordinator's process. It relays; it decides nothing about the job.
+#ifndef TRAINCTL_RUNTIME_NODE_JOB_RUNNER_H_
+#define TRAINCTL_RUNTIME_NODE_JOB_RUNNER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/base/loop.h"
+#include "runtime/node/coordinator_process.h"
+#include "runtime/node/join_stream.h"
+#include "runtime/node/node_state.h"
+#include "runtime/node/shim_link.h"
+#include "runtime/node/wire.h"
+
+namespace trainctl {
+
+// Lives on the loop's thread. Destroying it leaves the job running.
+class JobRunner {
+ public:
+  struct Job {
+    std::string job_id;
+    std::string job_folder;  // exists and holds spec.pb
+    int slots = 1;
+    Duration lease{0};
+  };
+  struct Callbacks {
+    // Once: the coordinator listens, or why it never will.
+    std::function<void(const absl::Status& status)> on_listening;
+    // Last: the job is over on this node and nothing of it runs here any more, or another daemon
+    // has it. The owner destroys the runner later, not during the call.
+    std::function<void()> on_over;
+  };
+  JobRunner(Loop* loop, NodeFacts facts, Job job, Callbacks callbacks);
+  JobRunner(const JobRunner&) = delete;
+  JobRunner& operator=(const JobRunner&) = delete;
+
+  // Starts shim and coordinator, each only if it does not live already.
+  void Begin();
+  const Job& job() const { return job_; }
+  std::string job_socket() const;
+
+ private:
+  void OnShimFrame(frame::Frame frame);
+  void OnShimDead(absl::string_view reason);
+  void OnOrder(const v1::NodeOrder& order);
+  void TellListening(const absl::Status& status);
+  void StartShim();
+  void JoinIfReady();
+  void EndJob(absl::string_view reason);
+  void Over();
+  std::vector<v1::NodeMessage> Opening() const;
+
+  Loop* loop_;
+  const NodeFacts facts_;
+  const Job job_;
+  Callbacks callbacks_;
+  NodeState state_;
+  ShimLink shim_;
+  CoordinatorProcess coordinator_;
+  JoinStream join_;
+  bool shim_known_ = false;  // its state was told since it was started
+  bool listening_ = false;
+  bool told_ = false;
+  bool released_ = false;  // by the coordinator: the shim may end
+  bool ending_ = false;
+  bool over_ = false;
+  int shim_deaths_ = 0;
+};
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_RUNTIME_NODE_JOB_RUNNER_H_

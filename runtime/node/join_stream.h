@@ -1,0 +1,52 @@
+// This node's stream to a job's coordinator. The only place that dials it again.
+#ifndef TRAINCTL_RUNTIME_NODE_JOIN_STREAM_H_
+#define TRAINCTL_RUNTIME_NODE_JOIN_STREAM_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/job.grpc.pb.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/time.h"
+#include "runtime/rpc/streams.h"
+
+namespace trainctl {
+
+// Lives on the loop's thread.
+class JoinStream {
+ public:
+  struct Callbacks {
+    // What to send first on a new stream: the node's full state, and what is told again.
+    std::function<std::vector<v1::NodeMessage>()> opening;
+    std::function<void(const v1::NodeOrder& order)> on_order;
+  };
+  JoinStream(Loop* loop, std::string socket, Callbacks callbacks);
+  ~JoinStream();
+  JoinStream(const JoinStream&) = delete;
+  JoinStream& operator=(const JoinStream&) = delete;
+
+  // Dials now unless a stream lives, and again after every loss, until Close.
+  void Open();
+  void Close();
+  // Dropped while there is no stream: the next one starts with the full state.
+  void Send(v1::NodeMessage message);
+
+ private:
+  using Stream = ClientStream<v1::NodeMessage, v1::NodeOrder>;
+  void Dial();
+  void Lost(const absl::Status& why);
+
+  Loop* loop_;
+  const std::string socket_;
+  Callbacks callbacks_;
+  Stream* stream_ = nullptr;  // deletes itself; detached before that
+  Duration backoff_{0};
+  Loop::TimerId retry_{};
+};
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_RUNTIME_NODE_JOIN_STREAM_H_

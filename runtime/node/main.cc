@@ -1,0 +1,81 @@
+// traind: the daemon of a node.
+#include <CLI/CLI.hpp>
+
+#include <sys/prctl.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/places.h"
+#include "runtime/base/program.h"
+#include "runtime/base/status.h"
+#include "runtime/node/daemon.h"
+#include "runtime/node/node_service.h"
+#include "runtime/rpc/unix_listener.h"
+
+namespace trainctl {
+namespace {
+
+absl::StatusOr<int> Run(const DaemonOptions& options, int ready_fd) {
+  RETURN_IF_ERROR(MakePrivateFolder(SocketFolder()));
+  RETURN_IF_ERROR(MakePrivateFolder(options.state_folder));
+  Loop loop;
+  for (const int signo : {SIGTERM, SIGINT}) {
+    // Jobs live on: their shims wait for the next daemon.
+    loop.OnSignal(signo, [&loop](int) { loop.Quit(0); });
+  }
+  Daemon daemon(&loop, options);
+  NodeServiceImpl service(&loop, &daemon);
+  ASSIGN_OR_RETURN(std::unique_ptr<UnixListener> listener,
+                   UnixListener::Listen(&loop, options.socket, {&service}));
+  RETURN_IF_ERROR(daemon.Begin());
+  TellReady(ready_fd, absl::OkStatus());
+  const int status = loop.Run();
+  listener->Close();
+  // Nothing of ours needs tearing down, and callers see the end of the connection at once.
+  std::fflush(nullptr);
+  std::_Exit(status);
+}
+
+int Main(int argc, char** argv) {
+  InitLog("traind");
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
+  CLI::App app{
+      "traind: runs on a node and starts jobs there. Usually started by trainctl launch (then "
+      "private: it ends with its job) or by systemd.\n\nExample: traind --socket "
+      "/tmp/trainctl-1000/traind.sock"};
+  app.set_version_flag("--version", absl::StrCat("traind ", TRAINCTL_VERSION));
+  DaemonOptions options{DaemonSocket(), StateFolder(), false, ""};
+  int ready_fd = -1;
+  app.add_option("--socket", options.socket, "listen at this unix socket")
+      ->capture_default_str()
+      ->type_name("PATH");
+  app.add_option("--state-dir", options.state_folder, "jobs are kept below this folder")
+      ->capture_default_str()
+      ->type_name("DIR");
+  app.add_flag("--private", options.private_daemon, "run one job and end with it");
+  app.add_option("--adopt", options.adopt, "take over this job, whose daemon died (with --private)")
+      ->type_name("JOB");
+  app.add_option("--ready-fd", ready_fd, "write one line to this descriptor when listening")
+      ->type_name("FD");
+  CLI11_PARSE(app, argc, argv);
+  const absl::StatusOr<int> status = Run(options, ready_fd);
+  if (status.ok()) return *status;
+  LogError(status.status().message());
+  TellReady(ready_fd, status.status());
+  return 1;
+}
+
+}  // namespace
+}  // namespace trainctl
+
+int main(int argc, char** argv) { return trainctl::Main(argc, argv); }

@@ -1,0 +1,127 @@
+#include "runtime/node/shim_link.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/errno_status.h"
+#include "runtime/base/log.h"
+#include "runtime/base/program.h"
+#include "runtime/base/status.h"
+
+namespace trainctl {
+namespace {
+
+constexpr int kMaxRefusals = 5;
+constexpr Duration kReconnectDelay = milliseconds(20);
+
+}  // namespace
+
+ShimLink::ShimLink(Loop* loop, ShimPlace place, int64_t incarnation, Callbacks callbacks)
+    : loop_(loop),
+      place_(std::move(place)),
+      incarnation_(incarnation),
+      callbacks_(std::move(callbacks)) {}
+
+ShimLink::~ShimLink() {
+  loop_->Cancel(retry_);
+  if (pidfd_.valid()) loop_->Unwatch(pidfd_.get());
+}
+
+absl::Status ShimLink::Start() {
+  ASSIGN_OR_RETURN(const std::string program, FindProgram("train-shim"));
+  int pair[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
+    return ErrnoStatus(errno, "create the connection to the shim");
+  }
+  Fd near(pair[0]);
+  Fd far(pair[1]);
+  StartOptions options;
+  options.inherit = {far.get()};
+  options.log_file = absl::StrCat(place_.job_folder, "/shim.log");
+  ASSIGN_OR_RETURN(Child child, StartProgram({program, "--job", place_.job_id, "--socket",
+                                              place_.socket, "--folder", place_.job_folder,
+                                              "--slots", absl::StrCat(place_.slots), "--lease",
+                                              absl::StrCat(place_.lease.count() / 1'000'000, "ms"),
+                                              "--daemon-fd", absl::StrCat(far.get())},
+                                             options));
+  ours_ = true;
+  WatchProcess(std::move(child.pidfd));
+  Connected(std::move(near));
+  return absl::OkStatus();
+}
+
+absl::Status ShimLink::Adopt() {
+  ASSIGN_OR_RETURN(Fd socket, ConnectUnix(place_.socket));
+  if (!pidfd_.valid()) {
+    ucred keeper{};
+    socklen_t size = sizeof(keeper);
+    ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &keeper, &size);
+    Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, keeper.pid, 0)));
+    if (!pidfd.valid()) {
+      return absl::UnavailableError(absl::StrCat("the shim at ", place_.socket, " just died"));
+    }
+    ours_ = false;
+    WatchProcess(std::move(pidfd));
+  }
+  Connected(std::move(socket));
+  return absl::OkStatus();
+}
+
+void ShimLink::Connected(Fd socket) {
+  connection_ = std::make_unique<Connection>(
+      *loop_, std::move(socket),
+      Connection::Callbacks{[this](frame::Frame frame) {
+                              if (std::holds_alternative<frame::ShimState>(frame)) refusals_ = 0;
+                              callbacks_.on_frame(std::move(frame));
+                            },
+                            [] {}, [] {}, [this](const absl::Status& why) { Closed(why); }});
+  connected_ = true;
+  connection_->Send(frame::Hello{frame::kFrameVersion, incarnation_, -1});
+}
+
+void ShimLink::Closed(const absl::Status& why) {
+  connected_ = false;
+  LogInfo("connection to the shim of job ", place_.job_id, ": ", why.message());
+  if (!pidfd_.valid()) return callbacks_.on_dead(death_);
+  // The process may be about to end; its pidfd tells. If it lives on, it is asked again.
+  retry_ = loop_->After(kReconnectDelay, [this] { Reconnect(); });
+}
+
+void ShimLink::Reconnect() {
+  if (!pidfd_.valid()) return;
+  if (++refusals_ > kMaxRefusals) return callbacks_.on_taken();
+  if (const absl::Status status = Adopt(); !status.ok()) Closed(status);
+}
+
+void ShimLink::Send(const frame::Frame& frame) {
+  if (connection_ != nullptr) connection_->Send(frame);
+}
+
+void ShimLink::WatchProcess(Fd pidfd) {
+  pidfd_ = std::move(pidfd);
+  loop_->Watch(pidfd_.get(), EPOLLIN, [this](uint32_t) { Died(); });
+}
+
+void ShimLink::Died() {
+  death_ = "not our child, so its exit status is unknown";
+  siginfo_t info{};
+  if (ours_ &&
+      ::waitid(static_cast<idtype_t>(3 /* P_PIDFD */), pidfd_.get(), &info, WEXITED) == 0) {
+    death_ = info.si_code == CLD_EXITED ? absl::StrCat("exit status ", info.si_status)
+                                        : absl::StrCat("signal ", info.si_status);
+  }
+  loop_->Unwatch(pidfd_.get());
+  pidfd_.Close();
+  loop_->Cancel(retry_);
+  // What it had sent before it died comes first: the connection tells its end after that.
+  if (!connected_) callbacks_.on_dead(death_);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,76 @@
+// The daemon's side of one shim: starting it or finding it again, the connection, and its death.
+#ifndef TRAINCTL_RUNTIME_NODE_SHIM_LINK_H_
+#define TRAINCTL_RUNTIME_NODE_SHIM_LINK_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/time.h"
+#include "runtime/local/connection.h"
+#include "runtime/local/frames.h"
+
+namespace trainctl {
+
+struct ShimPlace {
+  std::string job_id;
+  std::string job_folder;
+  std::string socket;
+  int slots = 1;
+  Duration lease{0};
+};
+
+// Lives on the loop's thread. Destroying it leaves the shim alone: it lives on until its lease ends
+// or the next daemon comes.
+class ShimLink {
+ public:
+  struct Callbacks {
+    // The first frame after every connection is a ShimState.
+    std::function<void(frame::Frame frame)> on_frame;
+    // The whole shim is dead, and nothing of the workers is left. Start may be called again.
+    std::function<void(absl::string_view reason)> on_dead;
+    // Another, newer daemon has it now.
+    std::function<void()> on_taken;
+  };
+  ShimLink(Loop* loop, ShimPlace place, int64_t incarnation, Callbacks callbacks);
+  ~ShimLink();
+  ShimLink(const ShimLink&) = delete;
+  ShimLink& operator=(const ShimLink&) = delete;
+
+  // Starts a new shim. It is connected from its first instruction on, so nothing waits for it.
+  absl::Status Start();
+  // Connects to one that lives. UNAVAILABLE if there is none.
+  absl::Status Adopt();
+  // Dropped while there is no connection; the state is told again after the next one.
+  void Send(const frame::Frame& frame);
+  bool alive() const { return pidfd_.valid(); }
+
+ private:
+  void Connected(Fd socket);
+  void Closed(const absl::Status& why);
+  void Reconnect();
+  void WatchProcess(Fd pidfd);
+  void Died();
+
+  Loop* loop_;
+  const ShimPlace place_;
+  const int64_t incarnation_;
+  Callbacks callbacks_;
+  std::unique_ptr<Connection> connection_;
+  Fd pidfd_;  // of the keeper, which ends last
+  std::string death_;
+  bool connected_ = false;
+  bool ours_ = false;
+  int refusals_ = 0;  // connections in a row that ended before the shim's state came
+  Loop::TimerId retry_{};
+};
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_RUNTIME_NODE_SHIM_LINK_H_

@@ -1,0 +1,33 @@
+// The one place in runtime/node/ where frames of the shim become messages of the Join stream and
+// back. Texts from workers are made valid UTF-8 here, because the wire's strings must be.
+#ifndef TRAINCTL_RUNTIME_NODE_WIRE_H_
+#define TRAINCTL_RUNTIME_NODE_WIRE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "proto/job.pb.h"
+#include "runtime/local/frames.h"
+#include "runtime/node/node_state.h"
+
+namespace trainctl {
+
+// What is true of this node whatever its shim does.
+struct NodeFacts {
+  std::string node;  // unique within the job
+  int64_t incarnation = 0;
+  std::string address;  // where other nodes reach it
+  int cores = 1;
+};
+
+// First on every Join stream.
+v1::NodeMessage StateMessage(const NodeFacts& facts, int slots, const NodeState& state);
+// nullopt: a frame that is not for the coordinator.
+std::optional<v1::NodeMessage> ToMessage(const frame::Frame& frame);
+// nullopt: an order of a kind that this version does not know.
+std::optional<frame::Frame> ToFrame(const v1::NodeOrder& order);
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_RUNTIME_NODE_WIRE_H_
