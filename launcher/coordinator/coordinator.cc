@@ -85,8 +85,7 @@ void CoordinatorState::ReplayOne(const EpochCondemned& record) {
 
 void CoordinatorState::ReplayOne(const CheckpointDropped& record) {
   if (!record.damaged) return ledger_.RememberDeleted(record.step);
-  ledger_.Damaged(record.step);
-  if (epoch_) epoch_->found_damage = true;
+  if (epoch_) FoundDamaged(record.step);
 }
 
 void CoordinatorState::Start(Instant now, int64_t wall_ns, Term term, Batch* batch) {
@@ -125,6 +124,8 @@ void CoordinatorState::ResumeAfterReplay() {
   members_.ExpectEpoch(epoch_->formed.ranks, now_);
   if (auto* draining = std::get_if<Draining>(&phase_)) {
     draining->patience = now_ + spec_.grace + spec_.lease;
+  } else {
+    OpenEpochStore();  // the shims publish again what their workers had published
   }
 }
 
@@ -208,12 +209,16 @@ void CoordinatorState::MemberIsBack(const Node& node, const std::vector<WorkerSt
     TryRun();
     return JudgeEpoch();
   }
-  if (node.part == Part::kStarting && node.gone) return StartOn(node);  // the order never arrived
+  if (node.part == Part::kStarting && node.gone) {  // the order never arrived
+    members_.ToldToStart(node.name, CurrentEpochNumber(), now_);
+    return StartOn(node);
+  }
+  if (node.gone) members_.MarkGone(node.name);
   Condemn(JudgeLostNode(CurrentEpochNumber(), node.name, "it came back without its workers"));
 }
 
 void CoordinatorState::On(const NodeLeft& event) {
-  if (In<Ended>() || !members_.Find(event.node)->holds_workers()) return;
+  if (!Live() || !members_.Find(event.node)->holds_workers()) return;
   Say(Announce::Level::kWarning,
       absl::StrCat("the connection to node ", event.node, " broke (", event.reason,
                    "); its workers go on until its lease ends"));
@@ -249,12 +254,16 @@ void CoordinatorState::TakeExits(const std::string& node, const std::vector<Work
   }
 }
 
-// Told once or more often, an end counts once.
+// Told once or more often, an end counts once; one that is not that node's is nobody's.
 void CoordinatorState::TakeExit(const std::string& node, int rank, const WorkerExit& exit) {
+  const std::vector<RankPlace>& ranks = epoch_->formed.ranks;
   std::vector<RankExit>& exits = epoch_->exits;
+  const bool placed = std::any_of(ranks.begin(), ranks.end(), [&](const RankPlace& place) {
+    return place.rank == rank && place.node == node;
+  });
   const bool known =
       std::any_of(exits.begin(), exits.end(), [&](const RankExit& e) { return e.rank == rank; });
-  if (!known) exits.push_back({rank, node, exit});
+  if (placed && !known) exits.push_back({rank, node, exit});
 }
 
 void CoordinatorState::On(const NodeEpochGone& event) {
@@ -296,12 +305,18 @@ void CoordinatorState::On(const CheckpointPublished& event) {
 }
 
 void CoordinatorState::On(const CheckpointRejected& event) {
-  ledger_.Damaged(event.step);
-  epoch_->found_damage = true;
-  epoch_->baseline = ledger_.recovery_point();
+  FoundDamaged(event.step);
   Persist(CheckpointDropped{event.step, true, event.reason});
   Say(Announce::Level::kWarning, absl::StrCat("checkpoint of step ", event.step.value,
                                               " is damaged and not used: ", event.reason));
+}
+
+// Workers find damage while they load, before their first step, and fall back.
+void CoordinatorState::FoundDamaged(trainctl::Step step) {
+  ledger_.Damaged(step);
+  epoch_->found_damage = true;
+  epoch_->baseline = ledger_.recovery_point();
+  epoch_->last_step = std::max(epoch_->baseline, trainctl::Step(0));
 }
 
 void CoordinatorState::On(const CheckpointsFound& event) {
@@ -326,8 +341,11 @@ void CoordinatorState::On(const FrontEndsChanged& event) {
 
 void CoordinatorState::StopForOrphans() {
   orphaned_at_ = kNever;
-  Stop({absl::StrCat("no front end was attached for ", ToSeconds(spec_.orphan_timeout), " s"),
-        false, false});
+  std::string reason = "no front end is attached";
+  if (spec_.orphan_timeout > Duration(0)) {
+    absl::StrAppend(&reason, " since ", ToSeconds(spec_.orphan_timeout), " s");
+  }
+  Stop({std::move(reason), false, false});
 }
 
 void CoordinatorState::On(const DeadlineReached&) {
@@ -337,6 +355,7 @@ void CoordinatorState::On(const DeadlineReached&) {
     const std::string why = node.connected ? "its shim stopped asking for its lease"
                                            : absl::StrCat("not connected (", node.left_reason,
                                                           ") until its lease ended");
+    StopOn(node, Duration(0));
     if (Live()) {
       Condemn(JudgeLostNode(CurrentEpochNumber(), name, why));
     } else {

@@ -5,6 +5,7 @@
 #ifndef TRAINCTL_LAUNCHER_COORDINATOR_COORDINATOR_STATE_H_
 #define TRAINCTL_LAUNCHER_COORDINATOR_COORDINATOR_STATE_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -55,6 +56,8 @@ struct CurrentEpoch {
   EpochEvidence Evidence() const;
 };
 
+std::string Workers(size_t count);  // "1 worker", "2 workers"
+
 struct StopWish {
   std::string reason;
   bool checkpoint = false;
@@ -96,6 +99,7 @@ class CoordinatorState {
   void MemberIsBack(const Node& node, const std::vector<WorkerState>& workers);
   void TakeExits(const std::string& node, const std::vector<WorkerState>& workers);
   void TakeExit(const std::string& node, int rank, const WorkerExit& exit);
+  void FoundDamaged(trainctl::Step step);
   void StopForOrphans();
 
   // phases.cc
@@ -114,6 +118,7 @@ class CoordinatorState {
   void Finish(Outcome outcome);
   void AskCheckpoint(const Node& node);
   void StopOn(const Node& node, Duration grace);
+  void OpenEpochStore();
   void StartOn(const Node& node);
   std::string MissingNodes() const;
   EpochEnd EndOf(const Failure& failure) const;

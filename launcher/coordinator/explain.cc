@@ -19,6 +19,10 @@ std::string Names(const std::vector<const Node*>& nodes) {
 
 }  // namespace
 
+std::string Workers(size_t count) {
+  return absl::StrCat(count, count == 1 ? " worker" : " workers");
+}
+
 const char* JobPhaseName(JobPhase phase) {
   switch (phase) {
     case JobPhase::kForming:
@@ -57,10 +61,16 @@ std::string CoordinatorState::Explain() const {
   if (In<Starting>()) {
     std::vector<const Node*> waited = members_.HoldingWorkers();
     std::erase_if(waited, [](const Node* node) { return node->part != Part::kStarting; });
+    std::vector<const Node*> absent = waited;
+    std::erase_if(absent, [](const Node* node) { return node->connected; });
+    if (!absent.empty()) {
+      return absl::StrCat("waits ", Seconds(members_.next_lease_end() - now_), " for ",
+                          Names(absent), " to come back with the workers of ", epoch);
+    }
     return absl::StrCat("waits for ", Names(waited), " to start the workers of ", epoch);
   }
   if (In<Running>()) {
-    std::string text = absl::StrCat(epoch, " runs: ", epoch_->formed.ranks.size(), " workers");
+    std::string text = absl::StrCat(epoch, " runs: ", Workers(epoch_->formed.ranks.size()));
     if (epoch_->last_step > trainctl::Step(0)) {
       absl::StrAppend(&text, ", step ", epoch_->last_step.value);
     }

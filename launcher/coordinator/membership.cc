@@ -65,13 +65,17 @@ std::vector<NodePlace> Membership::Ready(int workers,
 void Membership::BeginEpoch(Epoch epoch, const std::vector<RankPlace>& ranks, Instant now) {
   for (auto& [name, node] : nodes_) node.part = Part::kNone;
   for (const std::string& name : NodesOf(ranks)) {
-    Node* node = FindMutable(name);
-    CHECK(node && node->gone);
-    node->part = Part::kStarting;
-    node->shim_epoch = epoch;
-    node->gone = false;
-    node->answered = now;
+    FindMutable(name)->part = Part::kStarting;
+    ToldToStart(name, epoch, now);
   }
+}
+
+void Membership::ToldToStart(const std::string& name, Epoch epoch, Instant now) {
+  Node* node = FindMutable(name);
+  CHECK(node && node->gone);
+  node->shim_epoch = epoch;
+  node->gone = false;
+  node->answered = now;
 }
 
 void Membership::ExpectEpoch(const std::vector<RankPlace>& ranks, Instant now) {

@@ -67,6 +67,7 @@ class Membership {
 
   // A new epoch on `ranks`: its nodes are kStarting from `now`, all others kNone.
   void BeginEpoch(Epoch epoch, const std::vector<RankPlace>& ranks, Instant now);
+  void ToldToStart(const std::string& name, Epoch epoch, Instant now);  // once more
   // After a replay: the nodes of the epoch are not here yet and may live on for a whole lease.
   void ExpectEpoch(const std::vector<RankPlace>& ranks, Instant now);
   void MarkStarted(const std::string& name, int reserved_port);

@@ -119,16 +119,20 @@ void CoordinatorState::BecomeStarting(const std::vector<NodePlace>& nodes) {
   epoch_->last_step = std::max(formed.resume_step, Step(0));
   phase_ = Starting{};
 
-  OpenStore store{formed.epoch, {}};
-  for (const RankPlace& place : formed.ranks) store.node_of_rank.push_back(place.node);
-  Do(std::move(store));
+  OpenEpochStore();
   for (const std::string& name : NodesOf(formed.ranks)) StartOn(*members_.Find(name));
   Say(Announce::Level::kInfo,
-      absl::StrCat("epoch ", formed.epoch.value, ": ", formed.ranks.size(), " workers on ",
+      absl::StrCat("epoch ", formed.epoch.value, ": ", Workers(formed.ranks.size()), " on ",
                    absl::StrJoin(NodesOf(formed.ranks), ", "),
                    spec_.checkpoint_folder.empty()
                        ? ""
                        : absl::StrCat(", from ", StepWord(formed.resume_step))));
+}
+
+void CoordinatorState::OpenEpochStore() {
+  OpenStore store{epoch_->formed.epoch, {}};
+  for (const RankPlace& place : epoch_->formed.ranks) store.node_of_rank.push_back(place.node);
+  Do(std::move(store));
 }
 
 void CoordinatorState::StartOn(const Node& node) {
@@ -151,7 +155,7 @@ void CoordinatorState::JudgeEpoch() {
   if (epoch_->exits.size() < epoch_->formed.ranks.size()) return;
   if (stop_) return FinishStopped();
   Finish({Outcome::Kind::kSucceeded, 0,
-          absl::StrCat("all ", epoch_->exits.size(), " workers ended with code 0"), std::nullopt});
+          absl::StrCat(Workers(epoch_->exits.size()), " ended with code 0"), std::nullopt});
 }
 
 // ---- Draining
@@ -248,7 +252,11 @@ void CoordinatorState::Stop(const StopAsked& asked) {
 
 void CoordinatorState::FinishStopped() {
   const bool saved = stop_->checkpoint && Live();
-  Finish({Outcome::Kind::kStopped, saved ? 0 : kFailedStatus, stop_->reason, std::nullopt});
+  std::string reason = stop_->reason;
+  if (saved && ledger_.recovery_point() >= Step(0)) {
+    absl::StrAppend(&reason, "; ", StepWord(ledger_.recovery_point()), " is saved");
+  }
+  Finish({Outcome::Kind::kStopped, saved ? 0 : kFailedStatus, std::move(reason), std::nullopt});
 }
 
 void CoordinatorState::Finish(Outcome outcome) {

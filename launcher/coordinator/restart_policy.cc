@@ -74,8 +74,8 @@ RestartDecision RestartPolicy::Decide(const JobSpec& spec, const EpochEnd& end) 
     return Never(true, "no restarts were asked for (--max-restarts)");
   }
   if (spends && spent >= spec.max_restarts) {
-    return Never(true,
-                 absl::StrCat("all ", spec.max_restarts, " restarts were used (--max-restarts)"));
+    return Never(true, absl::StrCat(spent, " of ", spec.max_restarts,
+                                    " restarts are used (--max-restarts)"));
   }
   const auto recent = std::count_if(restarts_.begin(), restarts_.end(), [&](const EpochEnd& e) {
     return e.at + spec.restart_window > end.at;

@@ -180,7 +180,11 @@ std::optional<Failure> JudgeExits(const EpochEvidence& evidence) {
     absl::StrAppend(&failure.reason, " because the lease of its node had ended");
   }
   const std::string said = WhatItSaid(culprit->exit);
-  if (!said.empty()) absl::StrAppend(&failure.reason, ": ", said);
+  if (!said.empty()) {
+    absl::StrAppend(&failure.reason, ": ", said);
+  } else if (failure.failure_class == FailureClass::kOutOfMemory) {
+    absl::StrAppend(&failure.reason, ": out of memory");
+  }
   return failure;
 }
 

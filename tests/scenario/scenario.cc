@@ -47,8 +47,11 @@ struct Command {
 Command ParseCommand(absl::string_view line) {
   std::vector<std::string> tokens(1);
   bool quoted = false;
-  for (const char c : line) {
-    if (c == '"') {
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (c == '\\' && i + 1 < line.size() && line[i + 1] == '"') {
+      tokens.back().push_back(line[++i]);
+    } else if (c == '"') {
       quoted = !quoted;
     } else if (c == ' ' && !quoted) {
       if (!tokens.back().empty()) tokens.emplace_back();
