@@ -26,7 +26,8 @@ struct Exit {
   Kind kind = Kind::kExited;
   int32_t code = 0;  // exit code, signal number, or errno of the failed spawn
   bool core = false;
-  bool by_us = false;   // a signal that the supervisor itself had sent before the end
+  // It ended by a signal that the supervisor had sent, or by itself after it was told to end.
+  bool by_us = false;
   std::string message;  // spawn failure: what was being done, to what; else empty
 };
 
@@ -82,7 +83,8 @@ struct SignalWorkers {
   int32_t signo = 0;
 };
 // Asks for the bytes [offset, limit) of one log, as they come; replaces an earlier request for the
-// same log. Nothing is forwarded unasked. It may come before the worker has written anything.
+// same log. Nothing is forwarded unasked; a new daemon asks anew. It may come before the worker has
+// written anything, or after its epoch.
 struct OutputFrom {
   int64_t epoch = 0;
   int32_t rank = 0;
@@ -160,20 +162,21 @@ struct ShimState {  // the full state, first after the daemon's Hello
   std::vector<SlotState> slots;
   std::vector<Exchange> exchanges;  // published by workers of the current epoch
 };
-struct EpochStarted {  // all workers of this node are spawned
+struct EpochStarted {  // all workers of this node are spawned; precedes every WorkerExited of them
   int64_t epoch = 0;
   uint16_t reserved_port = 0;  // for the epoch after this one
   std::vector<SlotState> slots;
 };
-struct WorkerExited {
+struct WorkerExited {  // said again to each new daemon while the epoch is the current one
   int64_t epoch = 0;
   int32_t rank = 0;
   Exit exit;
-  int64_t exit_ns = 0;      // CLOCK_BOOTTIME, read when the pidfd became readable
+  int64_t exit_ns = 0;      // CLOCK_BOOTTIME, read when it was reaped
   std::string output_tail;  // last 20 lines of its stderr, at most 8 KiB
   std::string error_json;   // contents of its error.json, at most 64 KiB, empty if none
 };
-struct EpochGone {  // every descendant of every worker of that epoch is gone
+// Every descendant of every worker of that epoch is gone. Follows the output that was asked for.
+struct EpochGone {
   int64_t epoch = 0;
 };
 struct Output {  // answer to OutputFrom, in order; empty `bytes`: the log ends at `offset` for good

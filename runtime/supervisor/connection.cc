@@ -1,0 +1,121 @@
+#include "runtime/supervisor/connection.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/errno_status.h"
+
+namespace trainctl {
+
+Connection::Connection(Loop& loop, Fd socket, Callbacks callbacks)
+    : loop_(loop), socket_(std::move(socket)), callbacks_(std::move(callbacks)) {
+  loop_.Watch(socket_.get(), EPOLLIN, [this](uint32_t events) { OnEvents(events); });
+}
+
+Connection::~Connection() { Close(); }
+
+void Connection::Close() {
+  if (!socket_.valid()) return;
+  loop_.Unwatch(socket_.get());
+  socket_.Close();
+}
+
+void Connection::Fail(absl::Status why) {
+  if (!socket_.valid()) return;
+  Close();
+  callbacks_.on_closed(std::move(why));
+}
+
+void Connection::OnEvents(uint32_t events) {
+  if ((events & EPOLLOUT) != 0) Write();
+  if (socket_.valid() && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) Read();
+}
+
+void Connection::Read() {
+  char buffer[65536];
+  const ssize_t n = ::recv(socket_.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n < 0) return Fail(ErrnoStatus(errno, "receive frames"));
+  if (n == 0) return Fail(absl::UnavailableError("the peer closed the connection"));
+  decoder_.Feed(absl::string_view(buffer, static_cast<size_t>(n)));
+  // A callback may close this connection, which ends the reading.
+  while (socket_.valid()) {
+    absl::StatusOr<std::optional<frame::Frame>> frame = decoder_.Next();
+    if (!frame.ok()) return Fail(std::move(frame).status());
+    if (!frame->has_value()) break;
+    callbacks_.on_frame(std::move(**frame));
+  }
+  if (socket_.valid()) callbacks_.on_batch_end();
+}
+
+bool Connection::NextBuffer() {
+  if (sent_ < current_.size()) return true;
+  std::deque<std::string>& queue = control_.empty() ? bulk_ : control_;
+  current_.clear();
+  sent_ = 0;
+  if (queue.empty()) return false;
+  current_is_bulk_ = &queue == &bulk_;
+  current_ = std::move(queue.front());
+  queue.pop_front();
+  return true;
+}
+
+void Connection::Write() {
+  bool progress = false;
+  while (NextBuffer()) {
+    const ssize_t n = ::send(socket_.get(), current_.data() + sent_, current_.size() - sent_,
+                             MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) break;
+    if (n < 0) {
+      // The peer is gone, which Read sees after it has taken what was sent before.
+      DropQueues();
+      break;
+    }
+    progress = true;
+    sent_ += static_cast<size_t>(n);
+    (current_is_bulk_ ? queued_bulk_ : queued_control_) -= static_cast<size_t>(n);
+  }
+  if (idle()) ArmWrite(false);
+  if (progress) callbacks_.on_room();
+}
+
+void Connection::ArmWrite(bool wanted) {
+  if (wanted == armed_) return;
+  armed_ = wanted;
+  loop_.Modify(socket_.get(), wanted ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+void Connection::DropQueues() {
+  control_.clear();
+  bulk_.clear();
+  current_.clear();
+  sent_ = queued_control_ = queued_bulk_ = 0;
+}
+
+void Connection::Send(const frame::Frame& frame) {
+  if (!socket_.valid()) return;
+  control_.push_back(frame::Encode(frame));
+  queued_control_ += control_.back().size();
+  if (queued_control_ > kMaxQueuedBytes) {
+    DropQueues();
+    ::shutdown(socket_.get(), SHUT_RDWR);  // ends in Read, and so in on_closed
+    return;
+  }
+  ArmWrite(true);
+}
+
+void Connection::SendBulk(const frame::Frame& frame) {
+  if (!socket_.valid()) return;
+  bulk_.push_back(frame::Encode(frame));
+  queued_bulk_ += bulk_.back().size();
+  ArmWrite(true);
+}
+
+}  // namespace trainctl

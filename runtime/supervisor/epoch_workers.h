@@ -1,0 +1,126 @@
+// The workers of one epoch on this node, from fork until no descendant is left. What happens to
+// each is decided by its Slot; this class does it and keeps the exit records.
+#ifndef TRAINCTL_RUNTIME_SUPERVISOR_EPOCH_WORKERS_H_
+#define TRAINCTL_RUNTIME_SUPERVISOR_EPOCH_WORKERS_H_
+
+#include <sys/types.h>
+
+#include <bitset>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/time.h"
+#include "runtime/local/frames.h"
+#include "runtime/local/page.h"
+#include "runtime/supervisor/containment.h"
+#include "runtime/supervisor/forwarder.h"
+#include "runtime/supervisor/output.h"
+#include "runtime/supervisor/process.h"
+#include "runtime/supervisor/slot.h"
+
+namespace trainctl {
+
+// What the shim lends to its workers, one page per slot.
+struct SlotPages {
+  pid_t keeper = 0;      // the pages' descriptors are open in this process
+  std::vector<int> fds;  // there
+  std::vector<MappedPage> pages;
+};
+
+// Lives on the loop's thread. REQUIRES: this process is a subreaper and has no other children.
+class EpochWorkers {
+ public:
+  // Called from Start, Stop, Reap and the loop; none of them may destroy this object.
+  struct Callbacks {
+    std::function<void()> on_started;  // each worker was executed or failed; once
+    std::function<void(const frame::WorkerExited&)> on_exited;
+    std::function<void()> on_gone;  // no descendant is left; once, last
+    std::function<void()> on_output;
+    std::function<void(int32_t rank, std::string text)> on_note;
+  };
+  EpochWorkers(Loop& loop, frame::StartEpoch start, std::string socket_path, SlotPages& pages,
+               Forwarder& forwarder, Callbacks callbacks);
+  ~EpochWorkers();
+  EpochWorkers(const EpochWorkers&) = delete;
+  EpochWorkers& operator=(const EpochWorkers&) = delete;
+
+  void Start();
+  // SIGTERM now and SIGKILL after `grace`; zero: SIGKILL now. A later call can only shorten it.
+  void Stop(Duration grace, absl::string_view reason);
+  void Signal(int signo);  // to the workers' main processes
+  void Reap();             // after SIGCHLD
+
+  int64_t epoch() const { return start_.epoch; }
+  bool started() const { return started_; }
+  bool gone() const { return gone_; }
+  bool HasRank(int32_t rank) const;
+  size_t size() const { return workers_.size(); }
+  int32_t RankOf(size_t slot) const { return workers_[slot].launch.rank; }
+  std::vector<frame::SlotState> States() const;
+  const std::vector<frame::WorkerExited>& exits() const { return exits_; }
+
+ private:
+  struct Worker {
+    frame::Launch launch;
+    Slot slot;
+    ProcessSpec spec;  // until exec is over
+    pid_t pid = 0;
+    Fd exec_result;
+    OutputStream* out = nullptr;
+    OutputStream* err = nullptr;
+    std::string error_file;
+    int64_t spawned_wall_ns = 0;
+    std::bitset<65> sent;  // signals sent by us
+    std::string spawn_error;
+    int spawn_errno = 0;
+    frame::Exit exit;
+    int64_t exit_ns = 0;
+  };
+
+  void StartWorker(size_t index);
+  OutputStream* OpenStream(const Worker& worker, uint8_t stream, Fd pipe);
+  void FailToStart(Worker& worker, int error, absl::string_view message);
+  void OnExecResult(Worker& worker);
+  void StepWorker(Worker& worker, SlotEvent event, Instant grace_until = kNever);
+  void SendToGroup(Worker& worker, int signo);
+  void OnReaped(const Reaped& reaped);
+  void Report(Worker& worker);
+  void DrainStream(OutputStream& stream);
+  void CloseStream(OutputStream& stream);
+  void FinishStream(OutputStream& stream);
+  void CheckStarted();
+  void PassOnExits();
+  void AfterReaping(bool children_left);
+  void TerminateStrays();
+  void ArmGrace(Instant until);
+  void OnGraceOver();
+  void KillStrays();
+  bool InWorkerGroup(pid_t group) const;
+
+  Loop& loop_;
+  frame::StartEpoch start_;
+  std::string socket_path_;
+  SlotPages& pages_;
+  Forwarder& forwarder_;  // owns the streams
+  Callbacks callbacks_;
+  std::vector<Worker> workers_;
+  std::vector<frame::WorkerExited> exits_;
+  size_t passed_on_ = 0;  // of exits_
+  bool started_ = false;
+  bool gone_ = false;
+  bool killing_ = false;
+  bool strays_terminated_ = false;
+  Instant grace_until_ = kNever;
+  Loop::TimerId grace_timer_{};
+  Loop::TimerId kill_timer_{};
+  Duration kill_pause_ = milliseconds(1);
+};
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_RUNTIME_SUPERVISOR_EPOCH_WORKERS_H_

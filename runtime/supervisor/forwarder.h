@@ -1,0 +1,54 @@
+// All output streams of the job on this node, and what the daemon asked of them. Nothing is
+// forwarded unasked.
+#ifndef TRAINCTL_RUNTIME_SUPERVISOR_FORWARDER_H_
+#define TRAINCTL_RUNTIME_SUPERVISOR_FORWARDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+
+#include "runtime/local/frames.h"
+#include "runtime/supervisor/output.h"
+
+namespace trainctl {
+
+std::string LogFolder(const std::string& log_folder, int64_t epoch, int32_t rank);
+std::string LogPath(const std::string& log_folder, int64_t epoch, int32_t rank, uint8_t stream);
+
+// Lives on the loop's thread.
+class Forwarder {
+ public:
+  // From now on `epoch` is the current one and its logs, like those before, lie in `log_folder`.
+  // Streams of earlier epochs are closed as soon as what was asked of them is given.
+  void BeginEpoch(int64_t epoch, std::string log_folder);
+  // A stream of the current epoch; it lives until the next one begins.
+  OutputStream* Add(std::unique_ptr<OutputStream> stream);
+  void EndStart();  // every stream of the current epoch has been added
+
+  // A request for a log of an epoch to come waits for it; one for a log that was never made is
+  // answered with its end at 0.
+  void Request(const frame::OutputFrom& from);
+  void ForgetRequests();  // the daemon that asked is gone
+
+  // Gives frames in turn, one stream after the other, while `wants_more` holds. Returns whether all
+  // that was asked for and can be given has been.
+  bool Pump(const std::function<bool()>& wants_more,
+            const std::function<void(const frame::Output&)>& give);
+
+ private:
+  using Key = std::tuple<int64_t, int32_t, uint8_t>;  // epoch, rank, stream
+
+  std::string log_folder_;
+  int64_t epoch_ = -1;
+  std::map<Key, std::unique_ptr<OutputStream>> streams_;
+  std::map<Key, frame::OutputFrom> early_;  // asked for before the epoch began
+  Key turn_{};                              // the stream that gave last
+};
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_RUNTIME_SUPERVISOR_FORWARDER_H_

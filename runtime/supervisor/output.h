@@ -1,0 +1,75 @@
+// One output stream of one worker: from its pipe into its log file, and from the log file to the
+// daemon as the daemon asks. The two halves share nothing but the file's length, so neither a slow
+// reader nor a flood needs memory. Bytes are never looked at.
+#ifndef TRAINCTL_RUNTIME_SUPERVISOR_OUTPUT_H_
+#define TRAINCTL_RUNTIME_SUPERVISOR_OUTPUT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "runtime/base/fd.h"
+#include "runtime/local/frames.h"
+
+namespace trainctl {
+
+inline constexpr uint8_t kStdout = 1;
+inline constexpr uint8_t kStderr = 2;
+
+// Not thread-safe. The owner watches pipe() for reading while it is open.
+class OutputStream {
+ public:
+  // `pipe` is non-blocking. The file at `log_path` is made anew; if it cannot be, the stream works
+  // and drops what it reads.
+  OutputStream(int64_t epoch, int32_t rank, uint8_t stream, Fd pipe, const std::string& log_path);
+  // A stream of which only the log file is left, or not even that.
+  OutputStream(int64_t epoch, int32_t rank, uint8_t stream, const std::string& log_path);
+
+  // Copies what is in the pipe, at most about `budget` bytes. Returns false once the pipe is at its
+  // end: every writer closed it.
+  bool Drain(size_t budget);
+  int pipe() const { return pipe_.get(); }  // -1: closed
+  void ClosePipe() { pipe_.Close(); }
+
+  // Asks for the bytes [offset, limit) in place of what was asked for before.
+  void Request(uint64_t offset, uint64_t limit);
+  // Something that was asked for can be given now.
+  bool HasNext() const;
+  // The next bytes that were asked for, at most `limit`; empty at the end of a log that is closed,
+  // once per request. REQUIRES: HasNext().
+  frame::Output Next(size_t limit);
+
+  int64_t epoch() const { return epoch_; }
+  int32_t rank() const { return rank_; }
+  uint8_t stream() const { return stream_; }
+  uint64_t dropped() const { return dropped_; }
+  // Why bytes were dropped the first time; returned once, then OK.
+  absl::Status TakeFirstFailure();
+  // The last lines, at most `lines` and kTailBytes, from memory: right even with a full disk.
+  std::string Tail(int lines) const;
+
+  static constexpr size_t kTailBytes = 8192;
+
+ private:
+  void Store(const char* data, size_t size);
+  void Drop(size_t size, absl::Status why);
+
+  int64_t epoch_;
+  int32_t rank_;
+  uint8_t stream_;
+  Fd pipe_;
+  std::string log_path_;
+  Fd log_;
+  uint64_t written_ = 0;
+  uint64_t cursor_ = 0;  // next byte to give
+  uint64_t limit_ = 0;   // at the cursor or below it: nothing is asked for
+  bool end_told_ = false;
+  uint64_t dropped_ = 0;
+  absl::Status first_failure_;
+  std::string recent_;  // at most 2 * kTailBytes
+};
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_RUNTIME_SUPERVISOR_OUTPUT_H_

@@ -1,0 +1,178 @@
+#include "runtime/supervisor/process.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "runtime/base/errno_status.h"
+#include "runtime/base/status.h"
+
+namespace trainctl {
+namespace {
+
+constexpr char kDefaultPath[] = "/usr/local/bin:/usr/bin:/bin";
+
+std::optional<rlimit> original_descriptor_limit;  // set once, before the first fork
+
+enum class Stage : int32_t { kPrepare, kChangeFolder, kExecute };
+
+struct Failure {  // what a child writes when it cannot become the program
+  int32_t error;
+  Stage stage;
+  int32_t candidate;  // index into Candidates()
+};
+
+std::vector<std::string> Candidates(const ProcessSpec& spec) {
+  const std::string& program = spec.argv[0];
+  if (program.find('/') != std::string::npos) return {program};
+  const absl::string_view path = EnvironmentValue(spec.environment, "PATH");
+  std::vector<std::string> candidates;
+  for (absl::string_view folder : absl::StrSplit(path.empty() ? kDefaultPath : path, ':')) {
+    candidates.push_back(absl::StrCat(folder.empty() ? "." : folder, "/", program));
+  }
+  return candidates;
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+absl::StatusOr<std::pair<Fd, Fd>> MakePipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) < 0) return ErrnoStatus(errno, "create pipe for a worker");
+  std::pair<Fd, Fd> pipe{Fd(ends[0]), Fd(ends[1])};
+  RETURN_IF_ERROR(SetNonBlocking(pipe.first.get()));
+  return pipe;
+}
+
+void ResetSignals() {
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  for (int signo = 1; signo < NSIG; ++signo) ::sigaction(signo, &action, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+// Everything the child does; `failure` is written by the caller if it returns.
+Failure BecomeProgram(const ProcessSpec& spec, const std::vector<std::string>& candidates,
+                      char* const* argv, char* const* environment, int out, int err) {
+  ::setsid();
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  // Sources are above 2 because the shim keeps its own 0, 1 and 2 open for its whole life.
+  if (null < 0 || ::dup2(null, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(err, 2) < 0 ||
+      ::close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) < 0) {
+    return {errno, Stage::kPrepare, 0};
+  }
+  ResetSignals();
+  if (original_descriptor_limit.has_value()) {
+    ::setrlimit(RLIMIT_NOFILE, &*original_descriptor_limit);
+  }
+  if (!spec.cwd.empty() && ::chdir(spec.cwd.c_str()) < 0) return {errno, Stage::kChangeFolder, 0};
+  Failure failure{ENOENT, Stage::kExecute, 0};
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    ::execve(candidates[i].c_str(), argv, environment);
+    // A program that is there but may not be executed says more than one that is not there.
+    const bool absent = errno == ENOENT || errno == ENOTDIR;
+    if (!absent || candidates.size() == 1) failure = {errno, Stage::kExecute, int32_t(i)};
+    if (!absent && errno != EACCES) break;
+  }
+  return failure;
+}
+
+}  // namespace
+
+std::vector<std::string> MergeEnvironment(const std::vector<std::string>& common,
+                                          const std::vector<std::string>& own) {
+  std::vector<std::string> merged;
+  std::map<std::string, size_t> places;
+  for (const std::vector<std::string>* list : {&common, &own}) {
+    for (const std::string& entry : *list) {
+      const auto [place, fresh] = places.emplace(entry.substr(0, entry.find('=')), merged.size());
+      if (fresh) {
+        merged.push_back(entry);
+      } else {
+        merged[place->second] = entry;
+      }
+    }
+  }
+  return merged;
+}
+
+absl::string_view EnvironmentValue(const std::vector<std::string>& environment,
+                                   absl::string_view name) {
+  for (const std::string& entry : environment) {
+    absl::string_view view = entry;
+    if (view.size() > name.size() && view[name.size()] == '=' &&
+        view.substr(0, name.size()) == name) {
+      return view.substr(name.size() + 1);
+    }
+  }
+  return {};
+}
+
+absl::StatusOr<Child> Fork(const ProcessSpec& spec) {
+  using Ends = std::pair<Fd, Fd>;
+  ASSIGN_OR_RETURN(Ends result, MakePipe());
+  ASSIGN_OR_RETURN(Ends out, MakePipe());
+  ASSIGN_OR_RETURN(Ends err, MakePipe());
+  const std::vector<std::string> candidates = Candidates(spec);
+  const std::vector<char*> argv = Pointers(spec.argv);
+  const std::vector<char*> environment = Pointers(spec.environment);
+  const pid_t pid = ::fork();
+  if (pid < 0) return ErrnoStatus(errno, "fork");
+  if (pid == 0) {
+    const Failure failure = BecomeProgram(spec, candidates, argv.data(), environment.data(),
+                                          out.second.get(), err.second.get());
+    [[maybe_unused]] const ssize_t n = ::write(result.second.get(), &failure, sizeof(failure));
+    ::_exit(127);
+  }
+  return Child{pid, std::move(result.first), std::move(out.first), std::move(err.first)};
+}
+
+ExecResult ReadExecResult(int fd, const ProcessSpec& spec) {
+  Failure failure;
+  const ssize_t n = ::read(fd, &failure, sizeof(failure));
+  if (n < 0) return {};
+  if (n != sizeof(failure)) return {ExecResult::Kind::kExecuted, 0, {}};
+  std::string what = "prepare the process";
+  std::string hint;
+  if (failure.stage == Stage::kChangeFolder) what = absl::StrCat("change folder to ", spec.cwd);
+  if (failure.stage == Stage::kExecute) {
+    const std::vector<std::string> candidates = Candidates(spec);
+    const bool searched = candidates.size() > 1 && failure.error == ENOENT;
+    const std::string& program =
+        searched ? spec.argv[0] : candidates[static_cast<size_t>(failure.candidate)];
+    what = absl::StrCat("execute ", program);
+    if (searched) hint = " in any folder of PATH";
+    if (failure.error == ENOENT && !searched && ::access(program.c_str(), F_OK) == 0) {
+      hint = " (the file exists; the interpreter that its first line names does not)";
+    }
+  }
+  return {ExecResult::Kind::kFailed, failure.error,
+          absl::StrCat(what, ": ", std::strerror(failure.error), hint)};
+}
+
+void RaiseDescriptorLimit() {
+  rlimit limit;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
+  original_descriptor_limit = limit;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace trainctl

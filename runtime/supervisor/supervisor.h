@@ -1,0 +1,114 @@
+// The supervisor: parent of the workers. It speaks runtime/local/frames.h with one daemon and with
+// the workers, on one unix socket, and does what it is told; it decides nothing about the job.
+#ifndef TRAINCTL_RUNTIME_SUPERVISOR_SUPERVISOR_H_
+#define TRAINCTL_RUNTIME_SUPERVISOR_SUPERVISOR_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/loop.h"
+#include "runtime/local/frames.h"
+#include "runtime/supervisor/connection.h"
+#include "runtime/supervisor/epoch_workers.h"
+#include "runtime/supervisor/forwarder.h"
+#include "runtime/supervisor/keeper.h"
+#include "runtime/supervisor/lease.h"
+#include "runtime/supervisor/options.h"
+#include "runtime/supervisor/port_hold.h"
+#include "runtime/supervisor/records.h"
+
+namespace trainctl {
+
+class Supervisor {
+ public:
+  struct Kept {  // what was made before the fork
+    ShimOptions options;
+    SlotPages pages;
+    Fd listener;
+    Fd keeper_link;   // LeaseNote goes here
+    Fd keeper_pidfd;  // readable once the keeper is dead
+    SocketFile socket_file;
+  };
+  // REQUIRES: this process is a subreaper without children, and SIGCHLD, SIGTERM and SIGINT are
+  // blocked.
+  explicit Supervisor(Kept kept);
+  int Run();  // until released, told to end, abandoned, or the keeper died
+
+ private:
+  enum class Role { kUnknown, kDaemon, kWorker };
+  struct Peer {
+    Role role = Role::kUnknown;
+    int32_t rank = -1;
+    int64_t incarnation = 0;
+    std::unique_ptr<Connection> connection;
+  };
+
+  // Connections (supervisor.cc).
+  void Accept();
+  void AddPeer(Fd socket);
+  void DropPeer(Peer* peer, absl::string_view reason);
+  void OnFrame(Peer* peer, frame::Frame frame);
+  void OnHello(Peer* peer, const frame::Hello& hello);
+  void WelcomeDaemon(Peer* peer);
+  void SendToDaemon(const frame::Frame& frame);
+
+  // Frames of the daemon (supervisor_daemon.cc). Returns false for a frame that only others send.
+  bool OnDaemonFrame(frame::Frame& frame);
+  bool TermIsCurrent(int64_t term, absl::string_view what);
+  void OnStartEpoch(frame::StartEpoch& start);
+  void OnStopEpoch(const frame::StopEpoch& stop);
+  void OnLeaseAnswer(const frame::LeaseAnswer& answer);
+  void OnPageRequest(const frame::PageRequest& request);
+  void OnExchangeDone(const frame::ExchangeDone& done);
+  void OnCommitGranted(const frame::CommitGranted& granted);
+
+  // Frames of a worker (supervisor_worker.cc).
+  bool OnWorkerFrame(Peer* peer, frame::Frame& frame);
+
+  // The epoch.
+  EpochWorkers::Callbacks WorkerCallbacks();
+  void OnGone();
+  void SendStarted();
+  frame::ShimState State() const;
+  void SendLeaseRequest();
+  void TellKeeper();
+  void Pump();
+  void SendProgress();
+  void ArmProgress();
+  void AddNote(int32_t rank, std::string text);
+  bool EpochIsLive() const { return workers_ != nullptr && !workers_->gone(); }
+
+  // The end.
+  void ArmAbandoned();
+  void Release(absl::string_view reason);
+  void QuitWhenFlushed();
+
+  Loop loop_;
+  Kept kept_;
+  std::map<Peer*, std::unique_ptr<Peer>> peers_;
+  std::vector<std::unique_ptr<Peer>> buried_;  // destroyed once no callback of theirs runs
+  Peer* daemon_ = nullptr;
+  Forwarder forwarder_;
+  std::unique_ptr<EpochWorkers> workers_;  // of the current epoch, kept after it is gone
+  Records records_;
+  Lease lease_;
+  int64_t term_ = 0;  // highest seen
+  uint64_t refused_ = 0;
+  PortHold port_;       // of the current epoch
+  PortHold next_port_;  // of the next
+  bool gone_sent_ = false;
+  bool releasing_ = false;
+  std::vector<frame::Progress> last_progress_;  // by slot
+  Loop::TimerId progress_timer_{};
+  Loop::TimerId lease_timer_{};
+  Loop::TimerId abandoned_timer_{};
+};
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_RUNTIME_SUPERVISOR_SUPERVISOR_H_

@@ -1,0 +1,142 @@
+// Frames of the daemon.
+#include <csignal>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/supervisor/supervisor.h"
+
+namespace trainctl {
+
+bool Supervisor::OnDaemonFrame(frame::Frame& frame) {
+  if (auto* start = std::get_if<frame::StartEpoch>(&frame)) {
+    OnStartEpoch(*start);
+  } else if (const auto* stop = std::get_if<frame::StopEpoch>(&frame)) {
+    OnStopEpoch(*stop);
+  } else if (const auto* answer = std::get_if<frame::LeaseAnswer>(&frame)) {
+    OnLeaseAnswer(*answer);
+  } else if (const auto* request = std::get_if<frame::PageRequest>(&frame)) {
+    OnPageRequest(*request);
+  } else if (const auto* signal = std::get_if<frame::SignalWorkers>(&frame)) {
+    const bool valid = signal->signo > 0 && signal->signo < NSIG;
+    if (valid && EpochIsLive() && workers_->epoch() == signal->epoch) {
+      workers_->Signal(signal->signo);
+    }
+  } else if (const auto* from = std::get_if<frame::OutputFrom>(&frame)) {
+    forwarder_.Request(*from);
+  } else if (const auto* done = std::get_if<frame::ExchangeDone>(&frame)) {
+    OnExchangeDone(*done);
+  } else if (const auto* granted = std::get_if<frame::CommitGranted>(&frame)) {
+    OnCommitGranted(*granted);
+  } else if (std::holds_alternative<frame::Release>(frame)) {
+    Release("released by the daemon");
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool Supervisor::TermIsCurrent(int64_t term, absl::string_view what) {
+  if (term < term_) {
+    ++refused_;
+    LogWarning("refused ", what, " of term ", term, ": term ", term_, " has been seen (", refused_,
+               " refused so far)");
+    return false;
+  }
+  term_ = term;
+  return true;
+}
+
+void Supervisor::OnStartEpoch(frame::StartEpoch& start) {
+  if (!TermIsCurrent(start.term, "StartEpoch") || releasing_) return;
+  if (workers_ != nullptr && workers_->epoch() == start.epoch) {
+    if (workers_->started()) SendStarted();  // said again: the answer was lost
+    return;
+  }
+  std::set<int32_t> ranks;
+  for (const frame::Launch& launch : start.workers) ranks.insert(launch.rank);
+  const bool older = workers_ != nullptr && start.epoch < workers_->epoch();
+  if (older || EpochIsLive() || ranks.size() != start.workers.size() || start.epoch < 0) {
+    ++refused_;
+    LogWarning("refused StartEpoch ", start.epoch, ": ",
+               older           ? absl::StrCat("epoch ", workers_->epoch(), " has been started")
+               : EpochIsLive() ? absl::StrCat("workers of epoch ", workers_->epoch(), " are left")
+                               : "it is malformed");
+    return SendToDaemon(State());
+  }
+  std::vector<Peer*> old_workers;
+  for (const auto& [peer, owned] : peers_) {
+    if (peer->role == Role::kWorker) old_workers.push_back(peer);
+  }
+  for (Peer* peer : old_workers) DropPeer(peer, "its epoch is over");
+  records_.Reset();
+  last_progress_.clear();
+  gone_sent_ = false;
+  // The port that was announced for this epoch stays held while it lives.
+  port_ = std::exchange(next_port_, PortHold{});
+  if (absl::StatusOr<PortHold> port = PortHold::Take(); port.ok()) {
+    next_port_ = *std::move(port);
+  } else {
+    LogWarning(port.status().message());
+  }
+  lease_.Begin(Now(), kept_.options.lease);
+  TellKeeper();
+  // The old workers go first: they refer to streams that the forwarder may now close.
+  workers_.reset();
+  forwarder_.BeginEpoch(start.epoch, start.log_folder);
+  workers_ = std::make_unique<EpochWorkers>(loop_, std::move(start), kept_.options.socket,
+                                            kept_.pages, forwarder_, WorkerCallbacks());
+  workers_->Start();
+  forwarder_.EndStart();
+  Pump();
+  SendLeaseRequest();
+  ArmProgress();
+}
+
+void Supervisor::OnStopEpoch(const frame::StopEpoch& stop) {
+  if (!TermIsCurrent(stop.term, "StopEpoch")) return;
+  if (workers_ == nullptr || workers_->epoch() != stop.epoch) {
+    LogInfo("StopEpoch ", stop.epoch, " is not about the current epoch");
+    return;
+  }
+  if (workers_->gone()) {
+    gone_sent_ = false;  // said again: the answer was lost
+    return Pump();
+  }
+  workers_->Stop(Duration(stop.grace_ns), "asked by the daemon");
+}
+
+void Supervisor::OnLeaseAnswer(const frame::LeaseAnswer& answer) {
+  if (!TermIsCurrent(answer.term, "LeaseAnswer") || !EpochIsLive()) return;
+  if (!answer.granted) return workers_->Stop(Duration(0), "the lease was refused");
+  if (lease_.Grant(answer.request_id, Duration(answer.lease_ns))) TellKeeper();
+}
+
+void Supervisor::OnPageRequest(const frame::PageRequest& request) {
+  if (!EpochIsLive() || workers_->epoch() != request.epoch) return;
+  for (MappedPage& page : kept_.pages.pages) {
+    if (request.stop) page->stop_requested.store(1);
+    if (request.checkpoint) page->checkpoint_requested.fetch_add(1);
+  }
+}
+
+void Supervisor::OnExchangeDone(const frame::ExchangeDone& done) {
+  if (workers_ == nullptr || workers_->epoch() != done.epoch) return;
+  for (const int32_t rank : records_.TakeWaiting(done.name)) {
+    for (const auto& [peer, owned] : peers_) {
+      if (peer->role == Role::kWorker && peer->rank == rank) peer->connection->Send(done);
+    }
+  }
+}
+
+void Supervisor::OnCommitGranted(const frame::CommitGranted& granted) {
+  if (workers_ == nullptr || workers_->epoch() != granted.epoch) return;
+  if (!TermIsCurrent(granted.term, "CommitGranted")) return;
+  for (const auto& [peer, owned] : peers_) {
+    if (peer->role == Role::kWorker && peer->rank == 0) peer->connection->Send(granted);
+  }
+}
+
+}  // namespace trainctl
