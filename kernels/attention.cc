@@ -1,72 +1,79 @@
 #include "kernels/attention.h"
 
-#include <cblas.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <utility>
 
+#include "kernels/tile.h"
 #include "kernels/vector.h"
 
 namespace trainctl::ops {
 namespace {
 
-// Queries are taken in blocks of this many rows: a block needs only the keys up to its last row,
-// so small blocks skip more of what causality masks, and large ones make better matrix products.
-constexpr int64_t kBlock = 64;
+// Queries are taken in blocks of this many rows, a multiple of kTileRows: their scores stay in the
+// first-level cache for a context of up to about 128, and in the second for thousands.
+constexpr int64_t kBlock = 8 * kTileRows;
 
-blasint Int(int64_t n) { return static_cast<blasint>(n); }
+// Scores are computed in whole panels: the columns of the last one that are too many are masked as
+// the future is.
+int64_t WholePanels(int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
 
-// c[m, n] (+)= a · b with row strides; a or b may be transposed.
-void Product(bool at, bool bt, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
-             int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
-  cblas_sgemm(CblasRowMajor, at ? CblasTrans : CblasNoTrans, bt ? CblasTrans : CblasNoTrans, Int(m),
-              Int(n), Int(k), alpha, a, Int(lda), b, Int(ldb), beta, c, Int(ldc));
+// Rows of a head's scores are this far apart.
+int64_t ScoreStride(const AttentionShape& a) { return WholePanels(a.context); }
+
+// Lanes are columns i … i + 7 of a row: `v` in columns below n, else `other`.
+TRAINCTL_INLINE Float8 Below(int64_t n, int64_t i, Float8 v, Float8 other) {
+  const Int8x32 lane = {0, 1, 2, 3, 4, 5, 6, 7};
+  return lane < static_cast<int32_t>(n - i) ? v : other;
+}
+
+// How many columns of a row with n visible ones are written: whole vectors, and at least as many as
+// the other rows of its group read.
+TRAINCTL_INLINE int64_t WrittenColumns(int64_t n, int64_t stride) {
+  const int64_t columns = (n + kTileRows + kLanes - 1) / kLanes * kLanes;
+  return columns < stride ? columns : stride;
 }
 
 // Rows first … first + rows of the scores become probabilities over columns 0 … row, zero after.
-TRAINCTL_INLINE void SoftmaxBody(float* scores, float* log_sums, int64_t first, int64_t rows,
-                                 int64_t columns) {
+TRAINCTL_INLINE void SoftmaxBody(float* scores, float* log_sums, float scale, int64_t first,
+                                 int64_t rows, int64_t stride) {
+  const Float8 lowest = Splat(-__builtin_inff());
   for (int64_t r = 0; r < rows; ++r) {
-    float* x = scores + r * columns;
-    const int64_t n = first + r + 1;
-    Float8 largest8 = Splat(-__builtin_inff());
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) largest8 = Max(Load(x + i), largest8);
-    float largest = Max(largest8);
-    for (; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
+    float* x = scores + r * stride;
+    const int64_t n = first + r + 1, written = WrittenColumns(n, stride);
+    Float8 largest8 = lowest;
+    for (int64_t i = 0; i < n; i += kLanes) {
+      largest8 = Max(Below(n, i, Load(x + i), lowest), largest8);
+    }
+    const float largest = Max(largest8);
     Float8 sums{};
-    ForVectors(
-        n, [&](int64_t at, auto lanes) __attribute__((always_inline)) {
-          const Float8 e = Exp(Load(x + at, lanes) - largest);
-          Store(x + at, e, lanes);
-          sums += Keep(e, lanes);
-        });
+    for (int64_t i = 0; i < written; i += kLanes) {
+      const Float8 e = Below(n, i, Exp((Load(x + i) - largest) * scale), Float8{});
+      Store(x + i, e);
+      sums += e;
+    }
     const float sum = Sum(sums);
     const float inverse = 1.0f / sum;
-    for (i = 0; i < n; ++i) x[i] *= inverse;
-    for (; i < columns; ++i) x[i] = 0;
-    log_sums[r] = largest + std::log(sum);
+    for (int64_t i = 0; i < n; i += kLanes) Store(x + i, Load(x + i) * inverse);
+    log_sums[r] = largest * scale + std::log(sum);
   }
 }
 
 // From scores and their log sums: probabilities, and in place of dp the gradient of the scores,
-// scale * p * (dp - delta).
+// scale * p * (dp - delta). Both are zero where causality masks.
 TRAINCTL_INLINE void SoftmaxBackwardBody(float* __restrict scores, float* __restrict dp,
                                          const float* log_sums, const float* delta, float scale,
-                                         int64_t first, int64_t rows, int64_t columns) {
+                                         int64_t first, int64_t rows, int64_t stride) {
   for (int64_t r = 0; r < rows; ++r) {
-    float* x = scores + r * columns;
-    float* d = dp + r * columns;
-    const int64_t n = first + r + 1;
+    float* x = scores + r * stride;
+    float* d = dp + r * stride;
+    const int64_t n = first + r + 1, written = WrittenColumns(n, stride);
     const float log_sum = log_sums[r], dot = delta[r];
-    ForVectors(
-        n, [&](int64_t at, auto lanes) __attribute__((always_inline)) {
-          const Float8 p = Exp(Load(x + at, lanes) - log_sum);
-          Store(x + at, p, lanes);
-          Store(d + at, p * (Load(d + at, lanes) - dot) * scale, lanes);
-        });
-    for (int64_t i = n; i < columns; ++i) x[i] = d[i] = 0;
+    for (int64_t i = 0; i < written; i += kLanes) {
+      const Float8 p = Below(n, i, Exp(Load(x + i) * scale - log_sum), Float8{});
+      Store(x + i, p);
+      Store(d + i, Below(n, i, p * (Load(d + i) - dot) * scale, Float8{}));
+    }
   }
 }
 
@@ -84,85 +91,141 @@ TRAINCTL_INLINE void RowDotsBody(const float* dy, const float* y, float* delta, 
 }
 
 TRAINCTL_MULTIVERSION(void, Softmax,
-                      (float* scores, float* log_sums, int64_t first, int64_t rows,
-                       int64_t columns),
-                      (scores, log_sums, first, rows, columns))
+                      (float* scores, float* log_sums, float scale, int64_t first, int64_t rows,
+                       int64_t stride),
+                      (scores, log_sums, scale, first, rows, stride))
 TRAINCTL_MULTIVERSION(void, SoftmaxBackward,
                       (float* scores, float* dp, const float* log_sums, const float* delta,
-                       float scale, int64_t first, int64_t rows, int64_t columns),
-                      (scores, dp, log_sums, delta, scale, first, rows, columns))
+                       float scale, int64_t first, int64_t rows, int64_t stride),
+                      (scores, dp, log_sums, delta, scale, first, rows, stride))
 TRAINCTL_MULTIVERSION(void, RowDots,
                       (const float* dy, const float* y, float* delta, int64_t rows, int64_t columns,
                        int64_t stride),
                       (dy, y, delta, rows, columns, stride))
 
+// Calls body(row, rows, end) for groups of kTileRows rows of one block; end is one after the last
+// column that causality leaves.
+template <typename Body>
+void ForRowGroups(int64_t first, int64_t rows, Body&& body) {
+  for (int64_t r = 0; r < rows; r += kTileRows) {
+    const int64_t n = std::min(kTileRows, rows - r);
+    body(r, n, first + r + n);
+  }
+}
+
+// The memory of AttentionScratch.
+struct HeadScratch {
+  HeadScratch(const AttentionShape& a, float* memory) {
+    const auto take = [&](int64_t n) { return std::exchange(memory, memory + n); };
+    key_columns = take(PanelFloats(a.head_size, a.context));
+    value_columns = take(PanelFloats(a.head_size, a.context));
+    for (float** rows : {&query_rows, &key_rows, &value_rows, &dy_rows}) {
+      *rows = take(PanelFloats(a.context, a.head_size));
+    }
+    scores = take(kBlock * ScoreStride(a));
+    dscores = take(kBlock * ScoreStride(a));
+    delta = take(kBlock);
+  }
+  float *key_columns, *value_columns;                   // kᵀ and vᵀ as panels
+  float *query_rows, *key_rows, *value_rows, *dy_rows;  // q, k, v and dy as panels
+  float *scores, *dscores, *delta;                      // of one block of queries
+};
+
 void HeadForward(const AttentionShape& a, const float* q, float* y, float* log_sums,
-                 float* scores) {
-  const int64_t stride = 3 * a.width(), size = a.head_size;
-  const float* k = q + a.width();
-  const float* v = k + a.width();
+                 const HeadScratch& s) {
+  const int64_t stride = 3 * a.width(), size = a.head_size, context = a.context;
+  const int64_t score_stride = ScoreStride(a);
   const float scale = 1.0f / std::sqrt(static_cast<float>(size));
-  for (int64_t first = 0; first < a.context; first += kBlock) {
-    const int64_t rows = std::min(kBlock, a.context - first), end = first + rows;
-    Product(false, true, rows, end, size, scale, q + first * stride, stride, k, stride, 0, scores,
-            end);
-    Softmax(scores, log_sums + first, first, rows, end);
-    Product(false, false, rows, size, end, 1, scores, end, v, stride, 0, y + first * a.width(),
-            a.width());
+  PackTransposedPanels(q + a.width(), stride, size, context, s.key_columns);
+  PackPanels(q + 2 * a.width(), stride, context, size, s.value_rows);
+  for (int64_t first = 0; first < context; first += kBlock) {
+    const int64_t rows = std::min(kBlock, context - first);
+    ForRowGroups(first, rows, [&](int64_t r, int64_t n, int64_t end) {
+      TileMultiply(q + (first + r) * stride, stride, s.key_columns, size,
+                   s.scores + r * score_stride, score_stride, n, WholePanels(end), size);
+    });
+    Softmax(s.scores, log_sums + first, scale, first, rows, score_stride);
+    ForRowGroups(first, rows, [&](int64_t r, int64_t n, int64_t end) {
+      TileMultiply(s.scores + r * score_stride, score_stride, s.value_rows, context,
+                   y + (first + r) * a.width(), a.width(), n, size, end);
+    });
+  }
+}
+
+// What one block of queries adds to the gradients of keys and values, `add`, or sets there.
+void BlockKeyGradients(const AttentionShape& a, int64_t first, int64_t rows, bool add, float* dk,
+                       float* dv, const HeadScratch& s) {
+  const int64_t stride = 3 * a.width(), score_stride = ScoreStride(a), end = first + rows;
+  for (int64_t u = 0; u < end; u += kTileRows) {
+    const int64_t n = std::min(kTileRows, end - u);
+    const int64_t from = std::max<int64_t>(u - first, 0);  // earlier queries do not see key u
+    const int64_t at = from * score_stride + u, row = (first + from) * kPanel;
+    TileMultiplyTransposed(s.scores + at, score_stride, s.dy_rows + row, a.context, add,
+                           dv + u * stride, stride, n, a.head_size, rows - from);
+    TileMultiplyTransposed(s.dscores + at, score_stride, s.query_rows + row, a.context, add,
+                           dk + u * stride, stride, n, a.head_size, rows - from);
   }
 }
 
 void HeadBackward(const AttentionShape& a, const float* dy, const float* q, const float* y,
-                  const float* log_sums, float* dq, float* scratch) {
-  const int64_t stride = 3 * a.width(), size = a.head_size;
-  const float* k = q + a.width();
-  const float* v = k + a.width();
-  float* dk = dq + a.width();
-  float* dv = dk + a.width();
-  float* p = scratch;
-  float* dp = p + kBlock * a.context;
-  float* delta = dp + kBlock * a.context;
+                  const float* log_sums, float* dq, const HeadScratch& s) {
+  const int64_t width = a.width(), stride = 3 * width, size = a.head_size, context = a.context;
+  const int64_t score_stride = ScoreStride(a);
   const float scale = 1.0f / std::sqrt(static_cast<float>(size));
-  // From the last block to the first: the last one reaches every key, so it overwrites dk and dv
-  // and the others add.
-  for (int64_t first = (a.context - 1) / kBlock * kBlock; first >= 0; first -= kBlock) {
-    const int64_t rows = std::min(kBlock, a.context - first), end = first + rows;
-    const float beta = end == a.context ? 0.0f : 1.0f;
-    const float* qb = q + first * stride;
-    const float* dyb = dy + first * a.width();
-    RowDots(dyb, y + first * a.width(), delta, rows, size, a.width());
-    Product(false, true, rows, end, size, scale, qb, stride, k, stride, 0, p, end);
-    Product(false, true, rows, end, size, 1, dyb, a.width(), v, stride, 0, dp, end);
-    SoftmaxBackward(p, dp, log_sums + first, delta, scale, first, rows, end);
-    Product(true, false, end, size, rows, 1, p, end, dyb, a.width(), beta, dv, stride);
-    Product(true, false, end, size, rows, 1, dp, end, qb, stride, beta, dk, stride);
-    Product(false, false, rows, size, end, 1, dp, end, k, stride, 0, dq + first * stride, stride);
+  PackTransposedPanels(q + width, stride, size, context, s.key_columns);
+  PackTransposedPanels(q + 2 * width, stride, size, context, s.value_columns);
+  PackPanels(q, stride, context, size, s.query_rows);
+  PackPanels(q + width, stride, context, size, s.key_rows);
+  PackPanels(dy, width, context, size, s.dy_rows);
+  // From the last block to the first: the last one reaches every key, so it sets the gradients of
+  // keys and values and the others add to them.
+  for (int64_t first = (context - 1) / kBlock * kBlock; first >= 0; first -= kBlock) {
+    const int64_t rows = std::min(kBlock, context - first);
+    ForRowGroups(first, rows, [&](int64_t r, int64_t n, int64_t end) {
+      TileMultiply(q + (first + r) * stride, stride, s.key_columns, size,
+                   s.scores + r * score_stride, score_stride, n, WholePanels(end), size);
+      TileMultiply(dy + (first + r) * width, width, s.value_columns, size,
+                   s.dscores + r * score_stride, score_stride, n, WholePanels(end), size);
+    });
+    RowDots(dy + first * width, y + first * width, s.delta, rows, size, width);
+    SoftmaxBackward(s.scores, s.dscores, log_sums + first, s.delta, scale, first, rows,
+                    score_stride);
+    ForRowGroups(first, rows, [&](int64_t r, int64_t n, int64_t end) {
+      TileMultiply(s.dscores + r * score_stride, score_stride, s.key_rows, context,
+                   dq + (first + r) * stride, stride, n, size, end);
+    });
+    BlockKeyGradients(a, first, rows, first + rows < context, dq + width, dq + 2 * width, s);
   }
 }
 
 }  // namespace
 
-int64_t AttentionScratch(const AttentionShape& shape) { return kBlock * (2 * shape.context + 1); }
+int64_t AttentionScratch(const AttentionShape& shape) {
+  return 2 * PanelFloats(shape.head_size, shape.context) +
+         4 * PanelFloats(shape.context, shape.head_size) + kBlock * (2 * ScoreStride(shape) + 1);
+}
 
 void AttentionForward(const AttentionShape& shape, const float* qkv, float* y, float* log_sums,
                       float* scratch) {
+  const HeadScratch head_scratch(shape, scratch);
   for (int64_t s = 0; s < shape.samples; ++s) {
     for (int64_t h = 0; h < shape.heads; ++h) {
       HeadForward(shape, qkv + s * shape.context * 3 * shape.width() + h * shape.head_size,
                   y + s * shape.context * shape.width() + h * shape.head_size,
-                  log_sums + (s * shape.heads + h) * shape.context, scratch);
+                  log_sums + (s * shape.heads + h) * shape.context, head_scratch);
     }
   }
 }
 
 void AttentionBackward(const AttentionShape& shape, const float* dy, const float* qkv,
                        const float* y, const float* log_sums, float* dqkv, float* scratch) {
+  const HeadScratch head_scratch(shape, scratch);
   for (int64_t s = 0; s < shape.samples; ++s) {
     for (int64_t h = 0; h < shape.heads; ++h) {
       const int64_t wide = s * shape.context * 3 * shape.width() + h * shape.head_size;
       const int64_t narrow = s * shape.context * shape.width() + h * shape.head_size;
       HeadBackward(shape, dy + narrow, qkv + wide, y + narrow,
-                   log_sums + (s * shape.heads + h) * shape.context, dqkv + wide, scratch);
+                   log_sums + (s * shape.heads + h) * shape.context, dqkv + wide, head_scratch);
     }
   }
 }

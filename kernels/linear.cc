@@ -29,17 +29,21 @@ TRAINCTL_INLINE void BiasBackwardBody(const float* __restrict dy, float* __restr
 
 blasint Int(int64_t n) { return static_cast<blasint>(n); }
 
+// OpenBLAS's own pass that clears the output (beta = 0) is several times slower than memset.
+void Clear(float* y, int64_t n) { std::memset(y, 0, static_cast<size_t>(n) * sizeof(float)); }
+
 }  // namespace
 
 void LinearForward(const float* x, const float* w, float* y, int64_t rows, int64_t in,
                    int64_t out) {
+  Clear(y, rows * out);
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, Int(rows), Int(out), Int(in), 1.0f, x,
-              Int(in), w, Int(in), 0.0f, y, Int(out));
+              Int(in), w, Int(in), 1.0f, y, Int(out));
 }
 
 void LinearBiasForward(const float* x, const float* w, const float* b, float* y, int64_t rows,
                        int64_t in, int64_t out) {
-  // OpenBLAS passes over y before the product in any case, to clear it; the bias goes there.
+  // y must be written before the product in any case; instead of zeros, by the bias.
   for (int64_t r = 0; r < rows; ++r) {
     std::memcpy(y + r * out, b, static_cast<size_t>(out) * sizeof(float));
   }
@@ -49,8 +53,9 @@ void LinearBiasForward(const float* x, const float* w, const float* b, float* y,
 
 void LinearBackwardInput(const float* dy, const float* w, float* dx, int64_t rows, int64_t in,
                          int64_t out) {
+  Clear(dx, rows * in);
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, Int(rows), Int(in), Int(out), 1.0f, dy,
-              Int(out), w, Int(in), 0.0f, dx, Int(in));
+              Int(out), w, Int(in), 1.0f, dx, Int(in));
 }
 
 void LinearBackwardWeight(const float* dy, const float* x, float* dw, int64_t rows, int64_t in,
