@@ -313,7 +313,7 @@ JobDescription FromProto(const v1::JobState& m) {
   job.view.total_steps = Step(m.total_steps());
   job.view.recovery_point = Step(m.recovery_point());
   for (const v1::RankPlace& place : m.ranks()) {
-    job.view.ranks.push_back({place.rank(), place.local_rank(), place.node()});
+    job.view.ranks.push_back({place.rank(), place.local_rank(), place.node(), ""});
   }
   job.view.explain = m.explain();
   job.job_folder = m.job_folder();

@@ -1,0 +1,352 @@
+#include "launcher/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "launcher/help_text.h"
+#include "launcher/suggest.h"
+#include "runtime/base/status.h"
+
+namespace trainctl {
+namespace {
+
+using OptionalText = std::optional<std::string>;
+
+// A flag of torchrun: its name, also under PET_NAME in the environment.
+CLI::Option* TorchFlag(CLI::App* app, const std::string& names, OptionalText* target,
+                       const char* environment, const char* value, const std::string& meaning) {
+  return app->add_option(names, *target, meaning)->envname(environment)->type_name(value);
+}
+CLI::Option* TorchSwitch(CLI::App* app, const std::string& names, bool* target,
+                         const char* environment, const std::string& meaning) {
+  return app->add_flag(names, *target, meaning)->envname(environment);
+}
+void Flag(CLI::App* app, const std::string& names, OptionalText* target, const char* value,
+          const std::string& meaning) {
+  app->add_option(names, *target, meaning)->type_name(value);
+}
+
+void AddTorchFlags(CLI::App* app, LaunchFlags* f) {
+  app->option_defaults()->group("As torchrun (also from PET_*)");
+  TorchFlag(app, "--nproc-per-node", &f->nproc_per_node, "PET_NPROC_PER_NODE", "N|gpu|cpu|auto",
+            "Workers on each node (default 1)");
+  TorchFlag(app, "--nnodes", &f->nnodes, "PET_NNODES", "N|MIN:MAX",
+            "Number of nodes; this version runs a job on one node (default 1)");
+  TorchFlag(app, "--max-restarts", &f->max_restarts, "PET_MAX_RESTARTS", "N",
+            "Restarts for the program's own failures (default 0; 3 for the built-in trainer)");
+  TorchSwitch(app, "-m,--module", &f->module, "PET_MODULE",
+              "PROGRAM is a Python module: run python3 -u -m PROGRAM");
+  TorchSwitch(app, "--no-python", &f->no_python, "PET_NO_PYTHON",
+              "Execute PROGRAM itself even if it is called *.py");
+  TorchFlag(app, "--role", &f->role, "PET_ROLE", "NAME",
+            "ROLE_NAME of the workers (default default)");
+  TorchFlag(app, "--log-dir", &f->log_dir, "PET_LOG_DIR", "DIR",
+            "Write logs to DIR/JOB/EPOCH/RANK/ (default: in the job's folder)");
+  TorchFlag(app, "-r,--redirects", &f->redirects, "PET_REDIRECTS", "N|RANK:N,…",
+            "Streams that go to files only: 1 stdout, 2 stderr, 3 both");
+  TorchFlag(app, "-t,--tee", &f->tee, "PET_TEE", "N|RANK:N,…",
+            "Streams shown here as well as in files (default: all)");
+  TorchFlag(app, "--local-ranks-filter", &f->local_ranks_filter, "PET_LOCAL_RANKS_FILTER", "LIST",
+            "Show here only the output of these local ranks");
+  TorchSwitch(app, "--standalone", &f->standalone, "PET_STANDALONE",
+              "One node; what happens anyway");
+  TorchFlag(app, "--node-rank", &f->node_rank, "PET_NODE_RANK", "N", "0 on one node");
+  TorchFlag(app, "--master-addr", &f->master_addr, "PET_MASTER_ADDR", "ADDR",
+            "Accepted; on one node workers always meet on the loopback interface");
+  TorchFlag(app, "--master-port", &f->master_port, "PET_MASTER_PORT", "PORT",
+            "Accepted; workers get a fresh port in every epoch");
+  TorchFlag(app, "--rdzv-backend", &f->rdzv_backend, "PET_RDZV_BACKEND", "NAME",
+            "Accepted; one rendezvous serves them all");
+  TorchFlag(app, "--rdzv-endpoint", &f->rdzv_endpoint, "PET_RDZV_ENDPOINT", "HOST:PORT",
+            "Accepted; not needed on one node");
+  TorchFlag(app, "--rdzv-id", &f->rdzv_id, "PET_RDZV_ID", "ID",
+            "The job's name, if --name is not given");
+  TorchFlag(app, "--rdzv-conf", &f->rdzv_conf, "PET_RDZV_CONF", "K=V,…",
+            "join_timeout=SECONDS counts as --join-timeout; the rest is not needed");
+  TorchFlag(app, "--local-addr", &f->local_addr, "PET_LOCAL_ADDR", "ADDR",
+            "Accepted; not needed on one node");
+  TorchFlag(app, "--monitor-interval", &f->monitor_interval, "PET_MONITOR_INTERVAL", "SECONDS",
+            "Accepted; a worker's end is seen at once");
+  TorchFlag(app, "--start-method", &f->start_method, "PET_START_METHOD", "spawn|fork|forkserver",
+            "Accepted; workers are always executed afresh");
+}
+
+void AddOwnLaunchFlags(CLI::App* app, LaunchFlags* f, bool stays) {
+  app->option_defaults()->group("Job");
+  Flag(app, "--name", &f->name, "NAME", "What to call the job (default: from PROGRAM)");
+  Flag(app, "--restart-window", &f->restart_window, "\"N in TIME\"",
+       "Restarts of any cause allowed within that time (default \"10 in 1h\")");
+  Flag(app, "--grace", &f->grace, "TIME", "From SIGTERM to SIGKILL (default 30s)");
+  Flag(app, "--lease", &f->lease, "TIME",
+       "How long workers go on without their coordinator (default 10s)");
+  Flag(app, "--join-timeout", &f->join_timeout, "TIME", "How long to wait for nodes (default 10m)");
+  if (stays) {
+    Flag(app, "--orphan-timeout", &f->orphan_timeout, "TIME|none",
+         "How long the job runs on after this command was killed (default 1m)");
+  }
+  Flag(app, "--checkpoint-dir", &f->checkpoint_dir, "DIR",
+       "Where checkpoints are; the newest is resumed from");
+  Flag(app, "--checkpoint-every", &f->checkpoint_every, "STEPS",
+       "Steps from one checkpoint of the built-in trainer to the next");
+  Flag(app, "--plan", &f->plan, "FILE",
+       "Use the gradient buckets of another run's plan (built-in trainer)");
+  app->add_option("--local-rank-arg", f->local_rank_arg,
+                  "Pass --NAME=LOCAL_RANK to each worker, as torch.distributed.launch did; write "
+                  "--local-rank-arg=NAME for a name other than local-rank")
+      ->type_name("NAME")
+      ->expected(0, 1)
+      ->default_str("local-rank");
+  app->add_flag("--virtual-local-rank", f->virtual_local_rank,
+                "Every worker sees LOCAL_RANK=0 and one device");
+  app->add_flag("--propagate-exit-code", f->propagate_exit_code,
+                "End with the first failing worker's own exit code instead of 1");
+  app->add_flag("--requeue-status", f->requeue_status,
+                "End with 75 (preempted, run again) or 93 (a requeue cannot mend it)");
+  app->option_defaults()->group("This command");
+  Flag(app, "--daemon", &f->daemon, "ADDR",
+       "Socket of the daemon to use (default: yours, the system's, or a private one)");
+  if (stays) {
+    app->add_flag("--detach", f->detach, "Print the job's id and return: as submit");
+  }
+  app->add_flag("--dry-run", f->dry_run,
+                "Print the plan and every worker's environment; start nothing");
+  app->add_flag("--json", f->json, "One JSON object per line on stdout");
+}
+
+void AddJob(CLI::App* app, JobFlags* f) {
+  app->add_option("JOB", f->job, "Id of a job, the beginning of one, or a name")->required();
+}
+void AddDaemon(CLI::App* app, JobFlags* f) {
+  Flag(app, "--daemon", &f->daemon, "ADDR", "Socket of the daemon to use");
+}
+void AddJson(CLI::App* app, JobFlags* f) {
+  app->add_flag("--json", f->json, "One JSON object per line on stdout");
+}
+
+// A verb: its texts (names in help_text.h) and its flags.
+std::unique_ptr<CLI::App> BuildVerb(const std::string& verb, CommandLine* line) {
+  auto app = std::make_unique<CLI::App>("", verb);
+  app->set_help_flag();  // taken out of the words beforehand
+  JobFlags* job = &line->job;
+  if (verb == "launch" || verb == "submit") {
+    AddTorchFlags(app.get(), &line->launch);
+    AddOwnLaunchFlags(app.get(), &line->launch, verb == "launch");
+  } else if (verb == "resume") {
+    AddJob(app.get(), job);
+    AddDaemon(app.get(), job);
+    AddJson(app.get(), job);
+  } else if (verb == "list" || verb == "version") {
+    AddJson(app.get(), job);
+  } else if (verb == "status") {
+    AddJob(app.get(), job);
+    AddJson(app.get(), job);
+  } else if (verb == "logs") {
+    AddJob(app.get(), job);
+    app->add_flag("-f,--follow", job->follow, "Go on until the job ends");
+    Flag(app.get(), "--rank", &job->ranks, "LIST", "Only these ranks: 0 or 0,2-4");
+    Flag(app.get(), "--grep", &job->grep, "RE", "Only lines that match");
+    AddJson(app.get(), job);
+  } else if (verb == "stop") {
+    AddJob(app.get(), job);
+    app->add_flag("--checkpoint", job->checkpoint, "Save a checkpoint first");
+    app->add_flag("--now", job->now, "Kill at once, without the grace");
+  } else if (verb == "signal") {
+    AddJob(app.get(), job);
+    app->add_option("SIGNAL", job->signal, "USR1, SIGUSR1 or 10")->required();
+  } else if (verb == "completion") {
+    app->add_option("SHELL", line->shell, "bash or zsh")
+        ->required()
+        ->check(CLI::IsMember({"bash", "zsh"}));
+  }
+  return app;
+}
+
+std::vector<std::string> FlagNames(const CLI::App& app) {
+  std::vector<std::string> names = {"--help"};
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back(absl::StrCat("--", name));
+    }
+  }
+  return names;
+}
+
+const CLI::Option* FindFlag(const CLI::App& app, const std::string& name) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->nonpositional() && option->check_name(name)) {
+      return option;
+    }
+  }
+  return nullptr;
+}
+
+// The words before PROGRAM go to the flag parser; PROGRAM and what follows stays as it was typed.
+struct SplitWords {
+  std::vector<std::string> flags;
+  std::vector<std::string> rest;
+  bool help = false;
+};
+
+bool TakesValue(const CLI::Option& option) { return option.get_items_expected_min() > 0; }
+
+// `stop_at_program`: the first word that is no flag and no flag's value ends the flags.
+absl::StatusOr<SplitWords> Split(const CLI::App& app, const std::vector<std::string>& words,
+                                 bool stop_at_program) {
+  SplitWords split;
+  for (size_t i = 0; i < words.size(); ++i) {
+    std::string word = words[i];
+    if (word.size() < 2 || word[0] != '-') {
+      if (stop_at_program) {
+        split.rest.assign(words.begin() + static_cast<std::ptrdiff_t>(i), words.end());
+        return split;
+      }
+      split.flags.push_back(word);
+      continue;
+    }
+    if (word == "--") {
+      split.rest.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
+      return split;
+    }
+    if (word == "--help" || word == "-h") {
+      split.help = true;
+      continue;
+    }
+    const bool is_long = word[1] == '-';
+    const size_t equals = word.find('=');
+    std::string name = is_long ? word.substr(0, equals) : word.substr(0, 2);
+    if (is_long) {
+      absl::StrReplaceAll({{"_", "-"}}, &name);
+      word = equals == std::string::npos ? name : absl::StrCat(name, word.substr(equals));
+    }
+    const CLI::Option* option = FindFlag(app, name);
+    if (option == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown flag ", name.substr(0, 100), DidYouMean(name, FlagNames(app))));
+    }
+    const bool has_value = is_long ? equals != std::string::npos : word.size() > 2;
+    split.flags.push_back(word);
+    if (TakesValue(*option) && !has_value) {
+      if (i + 1 == words.size()) {
+        return absl::InvalidArgumentError(absl::StrCat(name, " needs a value"));
+      }
+      // Joined to its flag, a value that looks like a flag ("-1") stays a value.
+      split.flags.back() =
+          is_long ? absl::StrCat(word, "=", words[i + 1]) : absl::StrCat(word, words[i + 1]);
+      ++i;
+    }
+  }
+  return split;
+}
+
+absl::Status RunParser(CLI::App* app, std::vector<std::string> words) {
+  std::reverse(words.begin(), words.end());  // as CLI11 wants it
+  try {
+    app->parse(words);
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(error.what());
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  return absl::OkStatus();
+}
+
+std::vector<FlagText> FlagTexts(const CLI::App& app) {
+  std::vector<FlagText> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    FlagText flag;
+    for (const std::string& name : option->get_snames()) {
+      flag.names.push_back(absl::StrCat("-", name));
+    }
+    for (const std::string& name : option->get_lnames()) {
+      flag.names.push_back(absl::StrCat("--", name));
+    }
+    if (flag.names.empty()) {
+      continue;  // a positional: the usage shows it
+    }
+    flag.value = option->get_items_expected_max() > 0 ? option->get_type_name() : "";
+    flag.value_optional = option->get_items_expected_min() == 0;
+    flag.meaning = option->get_description();
+    flag.group = option->get_group();
+    flags.push_back(std::move(flag));
+  }
+  return flags;
+}
+
+VerbText DescribeVerb(const VerbLine& verb) {
+  CommandLine unused;
+  VerbText text;
+  text.name = verb.name;
+  text.usage = verb.usage;
+  text.summary = verb.summary;
+  text.example = verb.example;
+  text.flags = FlagTexts(*BuildVerb(verb.name, &unused));
+  return text;
+}
+
+}  // namespace
+
+std::vector<VerbText> DescribeVerbs() {
+  std::vector<VerbText> verbs;
+  for (const VerbLine& verb : VerbLines()) {
+    verbs.push_back(DescribeVerb(verb));
+  }
+  return verbs;
+}
+
+absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& words) {
+  CommandLine line;
+  if (words.empty()) {
+    return absl::InvalidArgumentError("no verb given; trainctl --help shows them");
+  }
+  line.verb = words.front();
+  if (line.verb == "--help" || line.verb == "-h" || (line.verb == "help" && words.size() == 1)) {
+    line.help = ProgramHelp();
+    return line;
+  }
+  std::vector<std::string> rest(words.begin() + 1, words.end());
+  if (line.verb == "help") {
+    line.verb = words[1];
+    rest = {"--help"};
+  }
+  if (line.verb == "--version") {
+    line.verb = "version";
+  }
+  const std::vector<VerbLine>& verbs = VerbLines();
+  auto verb = std::find_if(verbs.begin(), verbs.end(),
+                           [&](const VerbLine& known) { return line.verb == known.name; });
+  if (verb == verbs.end()) {
+    std::vector<std::string> names;
+    for (const VerbLine& known : verbs) {
+      names.push_back(known.name);
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown verb ", line.verb.substr(0, 100), DidYouMean(line.verb, names)));
+  }
+  const bool starts_job = line.verb == "launch" || line.verb == "submit";
+  std::unique_ptr<CLI::App> app = BuildVerb(line.verb, &line);
+  ASSIGN_OR_RETURN(SplitWords split, Split(*app, rest, starts_job));
+  if (split.help) {
+    line.help = VerbHelp(DescribeVerb(*verb));
+    return line;
+  }
+  if (starts_job) {
+    line.launch.program = std::move(split.rest);
+  } else {
+    split.flags.insert(split.flags.end(), split.rest.begin(), split.rest.end());
+  }
+  RETURN_IF_ERROR(RunParser(app.get(), std::move(split.flags)));
+  if (starts_job && line.launch.program.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "nothing to run: give a PROGRAM or a JOB.yaml (trainctl ", line.verb, " --help)"));
+  }
+  return line;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,142 @@
+#include "launcher/commands/attach.h"
+
+#include <sys/epoll.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/commands/exit_status.h"
+#include "launcher/job_client.h"
+#include "runtime/base/clock.h"
+
+namespace trainctl {
+namespace {
+
+// A daemon that dies again and again is not mended by starting it again.
+constexpr int kMostDaemonDeaths = 5;
+
+bool IsIgnored(int signo) {
+  struct sigaction action {};
+  return sigaction(signo, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+Attachment::Attachment(DisplayOptions options) : display_(&console_, std::move(options)) {
+  for (const int signo : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    if (!IsIgnored(signo)) {
+      loop_.OnSignal(signo, [this, signo](int) { OnStopSignal(signo); });
+    }
+  }
+}
+
+int Attachment::Stay(const std::string& job_id, const std::string& job_socket,
+                     std::optional<PrivateDaemon> daemon) {
+  job_id_ = job_id;
+  job_socket_ = job_socket;
+  daemon_ = std::move(daemon);
+  WatchDaemon();
+  WatchOptions options;
+  options.output = true;
+  options.owner = true;
+  JobWatch watch(&loop_, job_socket_, options,
+                 {[this](JobUpdate update) { OnUpdate(update); },
+                  [this](const absl::Status& status) { OnEnd(status); }});
+  const int status = loop_.Run();
+  return stop_signal_ != 0 ? kExitSignalBase + stop_signal_ : status;
+}
+
+void Attachment::OnStopSignal(int signo) {
+  if (stop_signal_ == 0) {
+    stop_signal_ = signo;
+  }
+  ++stops_asked_;
+  if (stops_asked_ > 2) {
+    display_.Say(absl::StrCat("leaving; job ", job_id_, " may still be stopping (trainctl status ",
+                              job_id_, ")"),
+                 Announce::Level::kWarning);
+    loop_.Quit(kExitFailed);
+    return;
+  }
+  const bool now = stops_asked_ == 2;
+  display_.Say(now ? "killing the workers"
+                   : absl::StrCat("SIG", sigabbrev_np(signo),
+                                  ": stopping the job; once more kills its workers at once"),
+               Announce::Level::kWarning);
+  AskStop(now);
+}
+
+void Attachment::AskStop(bool now) {
+  StopAsked order;
+  order.by = stop_signal_ == SIGINT
+                 ? "Ctrl-C"
+                 : absl::StrCat("SIG", sigabbrev_np(stop_signal_), " to the front end");
+  order.now = now;
+  JobClient client(job_socket_);
+  if (absl::Status asked = client.Stop(order); !asked.ok() && !ended_.has_value()) {
+    display_.Say(absl::StrCat("cannot ask the job to stop: ", asked.message()),
+                 Announce::Level::kError);
+  }
+}
+
+void Attachment::OnUpdate(const JobUpdate& update) {
+  display_.Show(update, Now());
+  if (const auto* end = std::get_if<JobEnded>(&update)) {
+    ended_ = *end;
+  }
+  // As a closed terminal: nobody reads what the job prints, and a foreground job ends with its
+  // reader.
+  if (console_.reader_gone() && stops_asked_ == 0 && !ended_.has_value()) {
+    stop_signal_ = SIGPIPE;
+    ++stops_asked_;
+    AskStop(false);
+  }
+}
+
+void Attachment::OnEnd(const absl::Status& status) {
+  if (ended_.has_value()) {
+    loop_.Quit(ended_->exit_status);
+    return;
+  }
+  display_.Say(absl::StrCat("lost job ", job_id_, ": ", status.message(), "; trainctl resume ",
+                            job_id_, " attaches again"),
+               Announce::Level::kError);
+  loop_.Quit(ExitStatusOf(status));
+}
+
+void Attachment::WatchDaemon() {
+  if (daemon_.has_value()) {
+    loop_.Watch(daemon_->child.pidfd.get(), EPOLLIN, [this](uint32_t) { RestartDaemon(); });
+  }
+}
+
+void Attachment::RestartDaemon() {
+  loop_.Unwatch(daemon_->child.pidfd.get());
+  waitpid(daemon_->child.pid, nullptr, 0);
+  const std::string log_file = daemon_->log_file;
+  daemon_.reset();
+  if (ended_.has_value()) {
+    return;
+  }
+  // The daemon of a job that is over ends before its last words reach us.
+  loop_.After(milliseconds(50), [this, log_file] {
+    if (ended_.has_value() || ++daemon_deaths_ > kMostDaemonDeaths) {
+      return;
+    }
+    absl::StatusOr<PrivateDaemon> started = StartPrivateDaemon(log_file, job_id_);
+    if (!started.ok()) {
+      display_.Say(absl::StrCat("the job's daemon died and cannot be started again: ",
+                                started.status().message()),
+                   Announce::Level::kError);
+      return;
+    }
+    display_.Say("the job's daemon died; started it again", Announce::Level::kWarning);
+    daemon_ = *std::move(started);
+    WatchDaemon();
+  });
+}
+
+}  // namespace trainctl

@@ -1,0 +1,49 @@
+// Staying with a job: shows it, passes on what the user asks by signals, ends with it.
+#ifndef TRAINCTL_LAUNCHER_COMMANDS_ATTACH_H_
+#define TRAINCTL_LAUNCHER_COMMANDS_ATTACH_H_
+
+#include <optional>
+#include <string>
+
+#include "launcher/commands/daemon_choice.h"
+#include "launcher/display.h"
+#include "runtime/base/loop.h"
+
+namespace trainctl {
+
+// One front end that stays. Signals are held from construction on, so that one which arrives while
+// the job is being started stops it. Not thread-safe; one per process.
+class Attachment {
+ public:
+  explicit Attachment(DisplayOptions options);
+
+  // Shows the job until it ends. SIGINT, SIGTERM, SIGHUP and SIGQUIT (unless they were ignored when
+  // the process began, as nohup does) stop it, a second one at once, a third one leaves it behind;
+  // so does a closed stdout. A private daemon that dies is started again. Returns the job's exit
+  // status, or 128+N after signal N.
+  int Stay(const std::string& job_id, const std::string& job_socket,
+           std::optional<PrivateDaemon> daemon);
+
+ private:
+  void OnStopSignal(int signo);
+  void AskStop(bool now);
+  void OnUpdate(const JobUpdate& update);
+  void OnEnd(const absl::Status& status);
+  void WatchDaemon();
+  void RestartDaemon();
+
+  Loop loop_;
+  Console console_;
+  Display display_;
+  std::string job_id_;
+  std::string job_socket_;
+  std::optional<PrivateDaemon> daemon_;
+  int daemon_deaths_ = 0;
+  int stop_signal_ = 0;  // the first one
+  int stops_asked_ = 0;
+  std::optional<JobEnded> ended_;
+};
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_LAUNCHER_COMMANDS_ATTACH_H_

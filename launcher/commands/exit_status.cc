@@ -1,0 +1,36 @@
+#include "launcher/commands/exit_status.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/fd.h"
+
+namespace trainctl {
+
+int ExitStatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kExitDone;
+    case absl::StatusCode::kInvalidArgument:
+      return kExitUsage;
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return kExitUnreachable;
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return kExitNotAuthorised;
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kResourceExhausted:
+      return kExitNotFit;
+    default:
+      return kExitFailed;
+  }
+}
+
+int Fail(const absl::Status& status) {
+  WriteAll(2, absl::StrCat("trainctl: ", status.message(), "\n"), "stderr").IgnoreError();
+  return ExitStatusOf(status);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,95 @@
+#include "launcher/commands/job_start.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/errno_status.h"
+#include "runtime/base/file.h"
+#include "runtime/base/places.h"
+#include "runtime/base/status.h"
+
+namespace trainctl {
+namespace {
+
+absl::Status Unfit(const absl::Status& why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot keep the job's state: ", why.message(),
+                   "; make it writable, or set XDG_STATE_HOME to a folder that is"));
+}
+
+// The folder, and what the front end puts there: the trainer's configuration, and a link to logs
+// that lie elsewhere, so that `trainctl logs` finds them.
+absl::Status MakeJobFolder(const JobSpec& spec) {
+  if (absl::Status made = MakeFolders(FolderOf(spec.job_folder), 0700); !made.ok()) {
+    return Unfit(made);
+  }
+  if (mkdir(spec.job_folder.c_str(), 0700) != 0) {
+    return Unfit(ErrnoStatus(errno, absl::StrCat("create folder ", spec.job_folder)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FillJobFolder(const LaunchRequest& request) {
+  const JobSpec& spec = request.spec;
+  const std::string logs = JoinPath(spec.job_folder, "logs");
+  if (spec.log_folder != logs) {
+    if (absl::Status made = MakeFolders(spec.log_folder); !made.ok()) {
+      return absl::FailedPreconditionError(absl::StrCat("--log-dir: ", made.message()));
+    }
+    if (symlink(spec.log_folder.c_str(), logs.c_str()) != 0) {
+      return ErrnoStatus(errno, absl::StrCat("create link ", logs));
+    }
+  }
+  if (!request.train_config.empty()) {
+    RETURN_IF_ERROR(
+        WriteFileAtomically(JoinPath(spec.job_folder, "train.json"), request.train_config));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<LaunchRequest> ReadRequest(const LaunchFlags& flags) {
+  ASSIGN_OR_RETURN(const Surroundings surroundings, SurroundingsNow());
+  if (!NamesJobFile(flags)) {
+    return MergeLaunch(flags, nullptr, surroundings);
+  }
+  ASSIGN_OR_RETURN(const JobFile file, ReadJobFile(flags.program.front()));
+  return MergeLaunch(flags, &file, surroundings);
+}
+
+absl::StatusOr<RunningJob> StartJob(const LaunchRequest& request,
+                                    const std::optional<std::string>& daemon_address) {
+  RunningJob running;
+  ASSIGN_OR_RETURN(std::optional<std::string> socket, FindDaemon(daemon_address));
+  RETURN_IF_ERROR(MakeJobFolder(request.spec));
+  auto undo = absl::MakeCleanup([&] {
+    if (running.daemon.has_value()) {
+      EndDaemon(&*running.daemon);
+    }
+    std::error_code ignored;
+    std::filesystem::remove_all(request.spec.job_folder, ignored);
+  });
+  if (!socket.has_value()) {
+    ASSIGN_OR_RETURN(running.daemon,
+                     StartPrivateDaemon(JoinPath(request.spec.job_folder, "traind.log"), ""));
+    socket = running.daemon->socket;
+  }
+  RETURN_IF_ERROR(FillJobFolder(request));
+  if (running.daemon.has_value()) {
+    RETURN_IF_ERROR(AwaitDaemon(*running.daemon));
+  }
+  NodeClient client(*socket);
+  ASSIGN_OR_RETURN(running.job, client.Submit(request.spec));
+  std::move(undo).Cancel();
+  return running;
+}
+
+}  // namespace trainctl

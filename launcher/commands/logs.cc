@@ -1,0 +1,133 @@
+#include <unistd.h>
+
+#include <climits>
+#include <regex>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/commands/commands.h"
+#include "launcher/commands/exit_status.h"
+#include "launcher/console.h"
+#include "launcher/flag_value.h"
+#include "launcher/job_lookup.h"
+#include "launcher/log_files.h"
+#include "launcher/update_json.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/file.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/places.h"
+#include "runtime/base/status.h"
+
+namespace trainctl {
+namespace {
+
+constexpr Duration kFollowEvery = milliseconds(100);
+constexpr size_t kFlushAt = size_t{256} << 10;
+
+struct Filter {
+  std::optional<std::vector<int>> ranks;
+  std::optional<std::regex> pattern;
+};
+
+absl::StatusOr<Filter> ReadFilter(const JobFlags& flags) {
+  Filter filter;
+  if (flags.ranks.has_value()) {
+    absl::StatusOr<std::vector<int>> ranks = ParseRankList(*flags.ranks);
+    if (!ranks.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--rank: ", ranks.status().message()));
+    }
+    filter.ranks = *std::move(ranks);
+  }
+  if (flags.grep.has_value()) {
+    try {
+      filter.pattern.emplace(*flags.grep, std::regex::extended | std::regex::optimize);
+    } catch (const std::regex_error& error) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--grep: \"", *flags.grep, "\" is no extended regular expression: ", error.what()));
+    }
+  }
+  return filter;
+}
+
+// Prints what the logs hold, from where it stopped the last time.
+class Printer {
+ public:
+  Printer(const KnownJob& job, Filter filter, bool json)
+      : logs_(JoinPath(job.folder, "logs"), std::move(filter.ranks)),
+        pattern_(std::move(filter.pattern)),
+        json_(json) {
+    char node[HOST_NAME_MAX + 1] = {};
+    gethostname(node, sizeof node - 1);
+    node_ = node;
+  }
+
+  // False once nobody reads any more.
+  bool Print(bool last) {
+    logs_.Read(last, [&](const LogLine& line) { return PrintLine(line); });
+    Flush();
+    return !console_.reader_gone();
+  }
+
+ private:
+  bool PrintLine(const LogLine& line) {
+    if (pattern_.has_value() && !std::regex_search(line.line.begin(), line.line.end(), *pattern_)) {
+      return true;
+    }
+    if (json_) {
+      absl::StrAppend(&out_, LineJson(line.epoch, line.rank, line.stream, line.line));
+    } else {
+      absl::StrAppend(&out_, "[", node_, ":", line.rank, "] ", line.line, "\n");
+    }
+    if (out_.size() >= kFlushAt) {
+      Flush();
+    }
+    return !console_.reader_gone();
+  }
+  void Flush() {
+    console_.Out(out_);
+    out_.clear();
+  }
+
+  Console console_;
+  LogFiles logs_;
+  std::optional<std::regex> pattern_;
+  const bool json_;
+  std::string node_;
+  std::string out_;
+};
+
+// Until the job is over or has lost its coordinator.
+void Follow(const KnownJob& job, Printer* printer) {
+  Loop loop;
+  std::function<void()> look = [&] {
+    const bool over = IsOver(job) || !CoordinatorListens(job.id);
+    if (!printer->Print(over) || over) {
+      loop.Quit(0);
+      return;
+    }
+    loop.After(kFollowEvery, look);
+  };
+  look();
+  loop.Run();
+}
+
+}  // namespace
+
+int RunLogs(const JobFlags& flags) {
+  absl::StatusOr<KnownJob> job = FindJob(StateFolder(), flags.job);
+  if (!job.ok()) {
+    return Fail(job.status());
+  }
+  absl::StatusOr<Filter> filter = ReadFilter(flags);
+  if (!filter.ok()) {
+    return Fail(filter.status());
+  }
+  Printer printer(*job, *std::move(filter), flags.json);
+  if (flags.follow) {
+    Follow(*job, &printer);
+  } else {
+    printer.Print(/*last=*/true);
+  }
+  return kExitDone;
+}
+
+}  // namespace trainctl

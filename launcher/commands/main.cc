@@ -1,0 +1,73 @@
+// trainctl: starts jobs, shows them, talks to them. Decides nothing about a job.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/command_line.h"
+#include "launcher/commands/commands.h"
+#include "launcher/commands/exit_status.h"
+#include "launcher/console.h"
+#include "runtime/base/log.h"
+
+namespace trainctl {
+namespace {
+
+// A process that begins without stdin, stdout or stderr would open its first sockets under their
+// numbers and print into them.
+void OccupyStandardDescriptors() {
+  int fd = 0;
+  do {
+    fd = open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= 2);
+  if (fd > 2) {
+    close(fd);
+  }
+}
+
+int Run(const CommandLine& line) {
+  if (line.verb == "launch") return RunLaunch(line.launch);
+  if (line.verb == "submit") return RunSubmit(line.launch);
+  if (line.verb == "resume") return RunResume(line.job);
+  if (line.verb == "list") return RunList(line.job);
+  if (line.verb == "status") return RunStatus(line.job);
+  if (line.verb == "logs") return RunLogs(line.job);
+  if (line.verb == "stop") return RunStop(line.job);
+  if (line.verb == "signal") return RunSignal(line.job);
+  if (line.verb == "completion") return RunCompletion(line.shell);
+  return RunVersion(line.job);
+}
+
+int Main(const std::vector<std::string>& words) {
+  OccupyStandardDescriptors();
+  InitLog("trainctl");
+  if (words.size() == 1 && words[0] == "manual-page") {
+    return RunManualPage();
+  }
+  absl::StatusOr<CommandLine> line = ParseCommandLine(words);
+  if (!line.ok()) {
+    return Fail(line.status());
+  }
+  if (!line->help.empty()) {
+    Console().Out(line->help);
+    return kExitDone;
+  }
+  return Run(*line);
+}
+
+}  // namespace
+}  // namespace trainctl
+
+int main(int argc, char** argv) {
+  try {
+    return trainctl::Main(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& error) {
+    fprintf(stderr, "trainctl: unexpected: %s\n", error.what());
+    abort();
+  }
+}

@@ -1,0 +1,84 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/commands/attach.h"
+#include "launcher/commands/commands.h"
+#include "launcher/commands/exit_status.h"
+#include "launcher/job_lookup.h"
+#include "launcher/node_client.h"
+#include "launcher/update_json.h"
+#include "runtime/base/file.h"
+#include "runtime/base/places.h"
+#include "runtime/base/status.h"
+
+namespace trainctl {
+namespace {
+
+// A job that is over never runs again: what it left is shown.
+int ShowReport(const KnownJob& job, bool json) {
+  absl::StatusOr<ReportSeen> report = ReadReport(job);
+  if (!report.ok()) {
+    return Fail(report.status());
+  }
+  Console console;
+  if (json) {
+    console.Out(UpdateJson(
+        JobEnded{report->outcome, report->exit_status, report->reason, ReportPath(job), ""}));
+  } else {
+    console.Out(absl::StrCat("job ", job.id, " is over: ", report->outcome,
+                             report->reason.empty() ? "" : ": ", report->reason, "\n  report  ",
+                             ReportPath(job), "\n"));
+  }
+  return report->outcome == "succeeded" ? kExitDone : kExitFailed;
+}
+
+struct Revived {
+  std::string socket;
+  std::optional<PrivateDaemon> daemon;
+};
+
+// Makes sure that the job has a coordinator.
+absl::StatusOr<Revived> Revive(const KnownJob& job, const std::optional<std::string>& address) {
+  Revived revived;
+  if (CoordinatorListens(job.id)) {
+    revived.socket = JobSocket(job.id);
+    return revived;
+  }
+  ASSIGN_OR_RETURN(std::optional<std::string> socket, FindDaemon(address));
+  if (!socket.has_value()) {
+    ASSIGN_OR_RETURN(revived.daemon,
+                     StartPrivateDaemon(JoinPath(job.folder, "traind.log"), job.id));
+    RETURN_IF_ERROR(AwaitDaemon(*revived.daemon));
+    socket = revived.daemon->socket;
+  }
+  NodeClient client(*socket);
+  absl::StatusOr<StartedJob> started = client.Resume(job.folder);
+  if (!started.ok()) {
+    if (revived.daemon.has_value()) {
+      EndDaemon(&*revived.daemon);
+    }
+    return started.status();
+  }
+  revived.socket = started->job_socket;
+  return revived;
+}
+
+}  // namespace
+
+int RunResume(const JobFlags& flags) {
+  absl::StatusOr<KnownJob> job = FindJob(StateFolder(), flags.job);
+  if (!job.ok()) {
+    return Fail(job.status());
+  }
+  if (IsOver(*job) && !CoordinatorListens(job->id)) {
+    return ShowReport(*job, flags.json);
+  }
+  Attachment attachment(DisplayOptions{flags.json, {}});
+  absl::StatusOr<Revived> revived = Revive(*job, flags.daemon);
+  if (!revived.ok()) {
+    return Fail(revived.status());
+  }
+  return attachment.Stay(job->id, revived->socket, std::move(revived->daemon));
+}
+
+}  // namespace trainctl

@@ -1,0 +1,126 @@
+#include "launcher/job_lookup.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "launcher/launch_request.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/file.h"
+#include "runtime/base/places.h"
+#include "runtime/base/status.h"
+
+namespace trainctl {
+namespace {
+
+constexpr size_t kLargestReport = size_t{64} << 20;
+
+// An id is the stem of the name, a hyphen, and the suffix that makes it unique.
+bool HasName(const KnownJob& job, absl::string_view name) {
+  const std::string stem = IdStem(name);
+  return absl::StartsWith(job.id, stem) && job.id.rfind('-') == stem.size();
+}
+
+absl::Status Ambiguous(absl::string_view word, const std::vector<KnownJob>& jobs) {
+  std::string text = absl::StrCat("\"", word, "\" may be any of these jobs; give an id:");
+  for (const KnownJob& job : jobs) {
+    absl::StrAppend(
+        &text, "\n  ", job.id,
+        IsOver(job) ? "  over" : (CoordinatorListens(job.id) ? "  running" : "  interrupted"));
+  }
+  return absl::InvalidArgumentError(text);
+}
+
+}  // namespace
+
+std::vector<KnownJob> KnownJobs(const std::string& state_folder) {
+  std::vector<KnownJob> jobs;
+  const std::string jobs_folder = JoinPath(state_folder, "jobs");
+  DIR* folder = opendir(jobs_folder.c_str());
+  if (folder == nullptr) {
+    return jobs;
+  }
+  while (const dirent* entry = readdir(folder)) {
+    struct stat found {};
+    KnownJob job;
+    job.id = entry->d_name;
+    job.folder = JoinPath(jobs_folder, job.id);
+    if (job.id[0] == '.' || stat(job.folder.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) {
+      continue;
+    }
+    struct stat spec {};
+    const bool has_spec = stat(JoinPath(job.folder, "spec.pb").c_str(), &spec) == 0;
+    job.started_s = has_spec ? spec.st_mtim.tv_sec : found.st_mtim.tv_sec;
+    jobs.push_back(std::move(job));
+  }
+  closedir(folder);
+  std::sort(jobs.begin(), jobs.end(), [](const KnownJob& a, const KnownJob& b) {
+    return a.started_s != b.started_s ? a.started_s > b.started_s : a.id < b.id;
+  });
+  return jobs;
+}
+
+bool CoordinatorListens(absl::string_view job_id) { return ConnectUnix(JobSocket(job_id)).ok(); }
+
+std::string ReportPath(const KnownJob& job) { return JoinPath(job.folder, "report.json"); }
+
+bool IsOver(const KnownJob& job) { return access(ReportPath(job).c_str(), F_OK) == 0; }
+
+absl::StatusOr<KnownJob> FindJob(const std::string& state_folder, absl::string_view word) {
+  if (word.empty()) {
+    return absl::InvalidArgumentError("JOB is empty; trainctl list shows the jobs");
+  }
+  std::vector<KnownJob> begins;
+  std::vector<KnownJob> named;
+  for (KnownJob& job : KnownJobs(state_folder)) {
+    if (job.id == word) {
+      return job;
+    }
+    if (HasName(job, word)) {
+      named.push_back(job);
+    }
+    if (absl::StartsWith(job.id, word)) {
+      begins.push_back(std::move(job));
+    }
+  }
+  std::vector<KnownJob>& found = named.empty() ? begins : named;
+  if (found.size() == 1) {
+    return found.front();
+  }
+  if (found.empty()) {
+    return absl::NotFoundError(absl::StrCat("no job \"", word, "\" in ", state_folder,
+                                            "/jobs; trainctl list shows those that are known"));
+  }
+  std::vector<KnownJob> running;
+  std::copy_if(found.begin(), found.end(), std::back_inserter(running),
+               [](const KnownJob& job) { return !IsOver(job) && CoordinatorListens(job.id); });
+  if (running.size() == 1) {
+    return running.front();
+  }
+  return Ambiguous(word, found);
+}
+
+absl::StatusOr<ReportSeen> ReadReport(const KnownJob& job) {
+  ReportSeen report;
+  ASSIGN_OR_RETURN(report.text, ReadFile(ReportPath(job), kLargestReport));
+  try {
+    const nlohmann::json json = nlohmann::json::parse(report.text);
+    report.name = json.at("name").get<std::string>();
+    report.outcome = json.at("outcome").get<std::string>();
+    report.exit_status = json.at("exit_status").get<int>();
+    report.reason = json.value("reason", "");
+    report.steps = json.value("steps", int64_t{0});
+    report.restarts = json.value("restarts", 0);
+  } catch (const std::exception& error) {
+    return absl::DataLossError(absl::StrCat(ReportPath(job), " is no report: ", error.what()));
+  }
+  return report;
+}
+
+}  // namespace trainctl

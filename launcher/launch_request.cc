@@ -1,0 +1,327 @@
+#include "launcher/launch_request.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "launcher/program_choice.h"
+#include "runtime/base/file.h"
+#include "runtime/base/places.h"
+#include "runtime/base/status.h"
+
+namespace trainctl {
+namespace {
+
+constexpr int64_t kMostRestarts = 1'000'000;
+constexpr int kTrainerRestarts = 3;
+
+// Says which flag (or key) a value's problem belongs to.
+absl::Status In(absl::string_view flag, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(flag, ": ", status.message()));
+}
+
+#define ASSIGN_FLAG(target, flag, value, parse) \
+  do {                                          \
+    if ((value).has_value()) {                  \
+      auto parsed_ = (parse);                   \
+      if (!parsed_.ok()) {                      \
+        return In((flag), parsed_.status());    \
+      }                                         \
+      (target) = *std::move(parsed_);           \
+    }                                           \
+  } while (false)
+
+std::string EnvValue(const std::vector<std::string>& env, absl::string_view name) {
+  for (const std::string& entry : env) {
+    if (absl::StartsWith(entry, name) && entry.size() > name.size() && entry[name.size()] == '=') {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return "";
+}
+
+void SetEnv(const std::string& name, const std::string& value, std::vector<std::string>* env) {
+  const std::string prefix = absl::StrCat(name, "=");
+  env->erase(
+      std::remove_if(env->begin(), env->end(),
+                     [&](const std::string& entry) { return absl::StartsWith(entry, prefix); }),
+      env->end());
+  env->push_back(absl::StrCat(prefix, value));
+}
+
+std::string Absolute(const std::string& cwd, const std::string& path) {
+  return absl::StartsWith(path, "/") ? path : JoinPath(cwd, path);
+}
+
+// For a flag that is accepted and has no effect: only values that make sense are.
+absl::Status CheckNumber(absl::string_view flag, const std::optional<std::string>& value,
+                         double max) {
+  if (!value.has_value()) {
+    return absl::OkStatus();
+  }
+  return In(flag, ParseNumber(*value, 0, max).status());
+}
+
+// Flags of torchrun about several nodes and their meeting: one node needs none of them, but a value
+// that could not work must not pass.
+absl::Status CheckNodeFlags(const LaunchFlags& flags) {
+  std::pair<int, int> nodes{1, 1};
+  ASSIGN_FLAG(nodes, "--nnodes", flags.nnodes, ParseNodeCount(*flags.nnodes));
+  if (nodes != std::make_pair(1, 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--nnodes ", *flags.nnodes,
+                     ": this version runs a job on one node only; leave it out or give 1"));
+  }
+  RETURN_IF_ERROR(CheckNumber("--node-rank", flags.node_rank, 0));
+  RETURN_IF_ERROR(CheckNumber("--master-port", flags.master_port, 65535));
+  RETURN_IF_ERROR(CheckNumber("--monitor-interval", flags.monitor_interval, 1e9));
+  if (flags.start_method.has_value() && *flags.start_method != "spawn" &&
+      *flags.start_method != "fork" && *flags.start_method != "forkserver") {
+    return absl::InvalidArgumentError(absl::StrCat("--start-method: found \"", *flags.start_method,
+                                                   "\", expected spawn, fork or forkserver"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> CountWorkers(const std::string& text, const Surroundings& surroundings) {
+  if (text == "gpu" && surroundings.gpus == 0) {
+    return absl::FailedPreconditionError(
+        "workers: gpu, but this machine has no NVIDIA GPU that this process may use "
+        "(/proc/driver/nvidia/gpus, CUDA_VISIBLE_DEVICES); use cpu, auto or a number");
+  }
+  if (text == "gpu" || (text == "auto" && surroundings.gpus > 0)) {
+    return surroundings.gpus;
+  }
+  if (text == "cpu" || text == "auto") {
+    return surroundings.cpus;
+  }
+  absl::StatusOr<int64_t> count = ParseInteger(text, 1, kMaxWorkersPerNode);
+  if (!count.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(count.status().message(), ", or gpu, cpu or auto"));
+  }
+  return static_cast<int>(*count);
+}
+
+absl::Status MergeTimes(const LaunchFlags& flags, JobSpec* spec) {
+  if (flags.rdzv_conf.has_value()) {
+    for (absl::string_view entry : absl::StrSplit(*flags.rdzv_conf, ',', absl::SkipEmpty())) {
+      const std::vector<std::string> pair = absl::StrSplit(entry, absl::MaxSplits('=', 1));
+      if (pair.size() != 2) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--rdzv-conf: found \"", entry, "\", expected KEY=VALUE,…"));
+      }
+      if (pair[0] == "join_timeout") {
+        absl::StatusOr<Duration> timeout = ParseDuration(pair[1]);
+        if (!timeout.ok()) {
+          return In("--rdzv-conf join_timeout", timeout.status());
+        }
+        spec->join_timeout = *timeout;
+      }
+    }
+  }
+  ASSIGN_FLAG(spec->join_timeout, "--join-timeout", flags.join_timeout,
+              ParseDuration(*flags.join_timeout));
+  ASSIGN_FLAG(spec->grace, "--grace", flags.grace, ParseDuration(*flags.grace));
+  ASSIGN_FLAG(spec->lease, "--lease", flags.lease, ParseDuration(*flags.lease));
+  if (spec->lease < seconds(1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--lease: found \"", *flags.lease, "\", expected at least 1s"));
+  }
+  if (flags.detach || flags.orphan_timeout == "none") {
+    spec->orphan_timeout = Duration(-1);
+  } else {
+    ASSIGN_FLAG(spec->orphan_timeout, "--orphan-timeout", flags.orphan_timeout,
+                ParseDuration(*flags.orphan_timeout));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MergeRestarts(const LaunchFlags& flags, const JobFile& file, JobSpec* spec) {
+  spec->max_restarts = file.max_restarts.value_or(file.train.empty() ? 0 : kTrainerRestarts);
+  int64_t restarts = spec->max_restarts;
+  ASSIGN_FLAG(restarts, "--max-restarts", flags.max_restarts,
+              ParseInteger(*flags.max_restarts, 0, kMostRestarts));
+  spec->max_restarts = static_cast<int>(restarts);
+  RestartWindow window =
+      file.restart_window.value_or(RestartWindow{spec->window_restarts, spec->restart_window});
+  ASSIGN_FLAG(window, "--restart-window", flags.restart_window,
+              ParseRestartWindow(*flags.restart_window));
+  spec->window_restarts = window.restarts;
+  spec->restart_window = window.within;
+  return absl::OkStatus();
+}
+
+absl::Status MergeConsole(const LaunchFlags& flags, ConsoleChoice* console) {
+  ASSIGN_FLAG(console->redirects, "--redirects", flags.redirects,
+              StreamChoice::Parse(*flags.redirects));
+  ASSIGN_FLAG(console->tee, "--tee", flags.tee, StreamChoice::Parse(*flags.tee));
+  if (flags.local_ranks_filter.has_value() && !flags.local_ranks_filter->empty()) {
+    ASSIGN_FLAG(console->local_ranks, "--local-ranks-filter", flags.local_ranks_filter,
+                ParseRankList(*flags.local_ranks_filter));
+  }
+  return absl::OkStatus();
+}
+
+bool IsPrintableAscii(absl::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return absl::ascii_isprint(static_cast<unsigned char>(c)); });
+}
+
+absl::Status MergeNames(const LaunchFlags& flags, const JobFile& file, JobSpec* spec) {
+  std::string name = NameOfProgram(flags.program);
+  if (flags.name.has_value()) {
+    name = *flags.name;
+  } else if (flags.rdzv_id.has_value() && *flags.rdzv_id != "none") {
+    name = *flags.rdzv_id;
+  } else if (file.name.has_value()) {
+    name = *file.name;
+  }
+  spec->name = IsPrintableAscii(name) && !name.empty() ? name.substr(0, 200) : IdStem(name);
+  spec->role = flags.role.value_or("default");
+  if (spec->role.empty() || !IsPrintableAscii(spec->role)) {
+    return absl::InvalidArgumentError("--role: expected a name of printable ASCII characters");
+  }
+  return absl::OkStatus();
+}
+
+// Id and folders. The folders are made by whoever starts the job.
+void PlaceJob(const LaunchFlags& flags, const Surroundings& surroundings, JobSpec* spec) {
+  spec->job_id = absl::StrCat(IdStem(spec->name), "-", surroundings.id_suffix);
+  spec->job_folder = JobFolder(surroundings.state_folder, spec->job_id);
+  spec->log_folder = flags.log_dir.has_value()
+                         ? JoinPath(Absolute(surroundings.cwd, *flags.log_dir), spec->job_id)
+                         : JoinPath(spec->job_folder, "logs");
+}
+
+// The configuration of train-worker: the job file's, with what flags and the job's place add.
+absl::StatusOr<std::string> TrainConfig(const LaunchFlags& flags, const JobFile& file,
+                                        const Surroundings& surroundings, const JobSpec& spec) {
+  nlohmann::ordered_json config = nlohmann::ordered_json::parse(file.train);
+  std::optional<int64_t> every = file.checkpoint_every;
+  ASSIGN_FLAG(every, "--checkpoint-every", flags.checkpoint_every,
+              ParseSteps(*flags.checkpoint_every));
+  if (!spec.checkpoint_folder.empty()) {
+    config["checkpoint"] = {{"dir", spec.checkpoint_folder}, {"keep", spec.checkpoint_keep}};
+    if (every.has_value()) {
+      config["checkpoint"]["every_steps"] = *every;
+    }
+  } else if (every.has_value()) {
+    return absl::InvalidArgumentError(
+        "a checkpoint every so many steps is asked for, but no folder is given: "
+        "--checkpoint-dir DIR, or checkpoint.dir in the job file");
+  }
+  if (flags.plan.has_value()) {
+    config["plan_in"] = Absolute(surroundings.cwd, *flags.plan);
+  }
+  return config.dump(2) + "\n";
+}
+
+absl::Status ChooseCommand(const LaunchFlags& flags, const JobFile* file,
+                           const Surroundings& surroundings, LaunchRequest* request) {
+  JobSpec& spec = request->spec;
+  const std::string path = EnvValue(spec.env, "PATH");
+  if (file == nullptr) {
+    const ProgramPlace place{path, EnvValue(spec.env, "PYTHON_EXEC")};
+    ASSIGN_OR_RETURN(spec.command,
+                     ChooseProgram(flags.program, flags.module, flags.no_python, place));
+  } else if (flags.program.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("a job file takes no arguments, found \"",
+                                                   flags.program[1], "\" after ", flags.program[0],
+                                                   "; flags go before it"));
+  } else if (!file->command.empty()) {
+    spec.command = file->command;
+    RETURN_IF_ERROR(CheckExecutable(spec.command.front(), path));
+  } else {
+    if (surroundings.trainer.empty()) {
+      return absl::NotFoundError(
+          "the built-in trainer (train-worker) is not installed beside trainctl");
+    }
+    ASSIGN_OR_RETURN(request->train_config, TrainConfig(flags, *file, surroundings, spec));
+    spec.command = {surroundings.trainer, "--config", JoinPath(spec.job_folder, "train.json")};
+  }
+  if (request->train_config.empty() &&
+      (flags.checkpoint_every.has_value() || flags.plan.has_value())) {
+    return absl::InvalidArgumentError(
+        "--checkpoint-every and --plan are for the built-in trainer; a program decides itself when "
+        "it saves");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool ConsoleChoice::Shows(int local_rank, int stream) const {
+  if (local_ranks.has_value() &&
+      !std::binary_search(local_ranks->begin(), local_ranks->end(), local_rank)) {
+    return false;
+  }
+  return !redirects.Has(local_rank, stream) || tee.Has(local_rank, stream);
+}
+
+bool NamesJobFile(const LaunchFlags& flags) {
+  return !flags.module && !flags.no_python && !flags.program.empty() &&
+         (absl::EndsWith(flags.program.front(), ".yaml") ||
+          absl::EndsWith(flags.program.front(), ".yml"));
+}
+
+std::string IdStem(absl::string_view name) {
+  std::string stem;
+  for (char c : name.substr(0, 40)) {
+    stem += absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-'
+                ? c
+                : '-';
+  }
+  // A leading dot would hide the folder, a leading hyphen look like a flag.
+  const size_t start = stem.find_first_not_of(".-");
+  return start == std::string::npos ? "job" : stem.substr(start);
+}
+
+absl::StatusOr<LaunchRequest> MergeLaunch(const LaunchFlags& flags, const JobFile* file,
+                                          const Surroundings& surroundings) {
+  static const JobFile kNoFile;
+  const JobFile& defaults = file == nullptr ? kNoFile : *file;
+  LaunchRequest request;
+  JobSpec& spec = request.spec;
+  spec.cwd = surroundings.cwd;
+  spec.env = surroundings.env;
+  for (const auto& [name, value] : defaults.env) {
+    SetEnv(name, value, &spec.env);
+  }
+  RETURN_IF_ERROR(CheckNodeFlags(flags));
+  const std::string workers = flags.nproc_per_node.value_or(defaults.workers.value_or("1"));
+  absl::StatusOr<int> count = CountWorkers(workers, surroundings);
+  if (!count.ok()) {
+    return In(flags.nproc_per_node.has_value() ? "--nproc-per-node" : "nodes.workers",
+              count.status());
+  }
+  spec.workers_per_node = *count;
+  RETURN_IF_ERROR(MergeTimes(flags, &spec));
+  RETURN_IF_ERROR(MergeRestarts(flags, defaults, &spec));
+  RETURN_IF_ERROR(MergeConsole(flags, &request.console));
+
+  RETURN_IF_ERROR(MergeNames(flags, defaults, &spec));
+  spec.local_rank_argument = flags.local_rank_arg.value_or("");
+  spec.virtual_local_rank = flags.virtual_local_rank;
+  spec.requeue_status = flags.requeue_status;
+  spec.propagate_exit_code = flags.propagate_exit_code;
+  PlaceJob(flags, surroundings, &spec);
+  std::optional<std::string> checkpoints = defaults.checkpoint_dir;
+  if (flags.checkpoint_dir.has_value()) {
+    checkpoints = flags.checkpoint_dir;
+  }
+  if (checkpoints.has_value()) {
+    spec.checkpoint_folder = Absolute(surroundings.cwd, *checkpoints);
+  }
+  spec.checkpoint_keep = defaults.checkpoint_keep.value_or(spec.checkpoint_keep);
+  RETURN_IF_ERROR(ChooseCommand(flags, file, surroundings, &request));
+  return request;
+}
+
+}  // namespace trainctl

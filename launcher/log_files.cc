@@ -1,0 +1,93 @@
+#include "launcher/log_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
+
+namespace trainctl {
+namespace {
+
+constexpr size_t kPiece = size_t{256} << 10;
+
+// Names in `folder` that are whole numbers, as numbers.
+std::set<int64_t> NumberedEntries(const std::string& folder) {
+  std::set<int64_t> numbers;
+  DIR* open_folder = opendir(folder.c_str());
+  if (open_folder == nullptr) {
+    return numbers;
+  }
+  while (const dirent* entry = readdir(open_folder)) {
+    int64_t number = 0;
+    if (absl::SimpleAtoi(entry->d_name, &number) && number >= 0 && number <= INT32_MAX) {
+      numbers.insert(number);
+    }
+  }
+  closedir(open_folder);
+  return numbers;
+}
+
+}  // namespace
+
+LogFiles::LogFiles(std::string log_folder, std::optional<std::vector<int>> ranks)
+    : folder_(std::move(log_folder)), all_ranks_(!ranks.has_value()) {
+  if (ranks.has_value()) {
+    ranks_.insert(ranks->begin(), ranks->end());
+  }
+}
+
+void LogFiles::FindNew() {
+  for (const int64_t epoch : NumberedEntries(folder_)) {
+    const std::string epoch_folder = JoinPath(folder_, absl::StrCat(epoch));
+    for (const int64_t rank : NumberedEntries(epoch_folder)) {
+      if (!all_ranks_ && ranks_.count(static_cast<int>(rank)) == 0) {
+        continue;
+      }
+      const std::string rank_folder = JoinPath(epoch_folder, absl::StrCat(rank));
+      for (const int stream : {1, 2}) {
+        Log& log = logs_[{epoch, static_cast<int>(rank), stream}];
+        if (!log.fd.valid()) {
+          const std::string path = JoinPath(rank_folder, stream == 1 ? "stdout.log" : "stderr.log");
+          log.fd = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+        }
+      }
+    }
+  }
+}
+
+bool LogFiles::ReadLog(const Key& key, Log* log, bool last,
+                       absl::FunctionRef<bool(const LogLine&)> on_line) {
+  const auto& [epoch, rank, stream] = key;
+  bool wanted = true;
+  auto emit = [&, e = epoch, r = rank, s = stream](absl::string_view line) {
+    wanted = wanted && on_line(LogLine{e, r, s, line});
+  };
+  std::string piece(kPiece, '\0');
+  while (wanted && log->fd.valid()) {
+    const ssize_t n = read(log->fd.get(), piece.data(), piece.size());
+    if (n <= 0) {
+      break;
+    }
+    log->lines.Add(absl::string_view(piece.data(), static_cast<size_t>(n)), emit);
+  }
+  if (last) {
+    log->lines.Finish(emit);
+  }
+  return wanted;
+}
+
+void LogFiles::Read(bool last, absl::FunctionRef<bool(const LogLine&)> on_line) {
+  FindNew();
+  for (auto& [key, log] : logs_) {
+    if (!ReadLog(key, &log, last, on_line)) {
+      return;
+    }
+  }
+}
+
+}  // namespace trainctl

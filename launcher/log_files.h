@@ -1,0 +1,56 @@
+// The workers' logs of one job, read from its files: LOGS/EPOCH/RANK/{stdout,stderr}.log.
+#ifndef TRAINCTL_LAUNCHER_LOG_FILES_H_
+#define TRAINCTL_LAUNCHER_LOG_FILES_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+#include "launcher/line_assembler.h"
+#include "runtime/base/fd.h"
+
+namespace trainctl {
+
+struct LogLine {
+  int64_t epoch = 0;
+  int rank = 0;
+  int stream = 1;  // 1 stdout, 2 stderr
+  absl::string_view line;
+};
+
+// Reads what is there and, called again, what was added since. Not thread-safe.
+class LogFiles {
+ public:
+  // `ranks`: only these; nullopt: all.
+  LogFiles(std::string log_folder, std::optional<std::vector<int>> ranks);
+
+  // Epochs in order, within an epoch by rank, of a rank stdout first. Stops early when `on_line`
+  // returns false. `last`: nothing will be added, so that an unfinished line is a line.
+  void Read(bool last, absl::FunctionRef<bool(const LogLine&)> on_line);
+
+ private:
+  using Key = std::tuple<int64_t, int, int>;  // epoch, rank, stream
+  struct Log {
+    Fd fd;
+    LineAssembler lines;
+  };
+
+  void FindNew();
+  bool ReadLog(const Key& key, Log* log, bool last,
+               absl::FunctionRef<bool(const LogLine&)> on_line);
+
+  const std::string folder_;
+  std::set<int> ranks_;
+  const bool all_ranks_;
+  std::map<Key, Log> logs_;
+};
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_LAUNCHER_LOG_FILES_H_

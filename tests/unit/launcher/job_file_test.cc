@@ -1,0 +1,150 @@
+#include "launcher/job_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+
+namespace trainctl {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kWhole[] = R"(name: fashion-mnist
+nodes: {workers: 2}
+train:
+  model: {kind: mlp, hidden: [512, 256]}
+  data: {kind: fashion_mnist, path: /usr/share/datasets/fashion-mnist}
+  optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0.01, clip: 1.0, schedule: {warmup: 100, decay: cosine}}
+  batch: {global: 256, micro: 64}
+  steps: 2000
+  precision: auto
+  seed: 1
+checkpoint: {dir: checkpoints, every: 200 steps, keep: 3}
+restart: {max: 3, window: 10 in 1h}
+env: {OMP_NUM_THREADS: "1"}
+)";
+
+std::string Refusal(const std::string& text) {
+  const absl::StatusOr<JobFile> job = ParseJobFile(text, "job.yaml");
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(job.status().message());
+}
+
+// kWhole with one piece replaced.
+std::string With(const std::string& old, const std::string& fresh) {
+  std::string text = kWhole;
+  const size_t at = text.find(old);
+  EXPECT_NE(at, std::string::npos) << old;
+  return text.replace(at, old.size(), fresh);
+}
+
+TEST(JobFile, IsReadWhole) {
+  const JobFile job = *ParseJobFile(kWhole, "job.yaml");
+  EXPECT_EQ(job.name, "fashion-mnist");
+  EXPECT_EQ(job.workers, "2");
+  EXPECT_EQ(job.checkpoint_dir, "checkpoints");
+  EXPECT_EQ(job.checkpoint_every, 200);
+  EXPECT_EQ(job.checkpoint_keep, 3);
+  EXPECT_EQ(job.max_restarts, 3);
+  EXPECT_EQ(job.restart_window->restarts, 10);
+  EXPECT_THAT(job.env, ElementsAre(std::make_pair("OMP_NUM_THREADS", "1")));
+  const nlohmann::json train = nlohmann::json::parse(job.train);
+  EXPECT_EQ(train["model"]["hidden"], nlohmann::json({512, 256}));
+  EXPECT_EQ(train["optimizer"]["lr"], 1e-3);
+  EXPECT_EQ(train["optimizer"]["schedule"]["decay"], "cosine");
+  EXPECT_EQ(train["batch"]["global"], 256);
+  EXPECT_EQ(train["steps"], 2000);
+}
+
+TEST(JobFile, HoldsACommandInsteadOfTraining) {
+  const JobFile job = *ParseJobFile("command: [python3, -u, train.py, --lr, \"0.1\"]\n", "f");
+  EXPECT_THAT(job.command, ElementsAre("python3", "-u", "train.py", "--lr", "0.1"));
+  EXPECT_TRUE(job.train.empty());
+}
+
+TEST(JobFile, NamesLineAndNearestKeyOfAnUnknownOne) {
+  EXPECT_EQ(Refusal("nmae: x\ncommand: [a]\n"),
+            "job.yaml:1: unknown key \"nmae\"; did you mean name?");
+  EXPECT_EQ(Refusal(With("hidden:", "hiden:")),
+            "job.yaml:4: unknown key \"hiden\" in train.model; did you mean hidden?");
+  EXPECT_EQ(
+      Refusal(With("warmup:", "warm_up:")),
+      "job.yaml:6: unknown key \"warm_up\" in train.optimizer.schedule; did you mean warmup?");
+}
+
+TEST(JobFile, NamesLineAndExpectationOfAWrongType) {
+  EXPECT_EQ(
+      Refusal(With("steps: 2000", "steps: many")),
+      "job.yaml:8: train.steps: found \"many\", expected a whole number from 1 to 1000000000");
+  EXPECT_THAT(Refusal(With("steps: 2000", "steps: \"2000\"")), HasSubstr("found the text"));
+  EXPECT_THAT(Refusal(With("steps: 2000", "steps: [1]")), HasSubstr("job.yaml:8: train.steps"));
+  EXPECT_THAT(Refusal(With("{global: 256, micro: 64}", "7")),
+              HasSubstr("job.yaml:7: train.batch must be a mapping"));
+  EXPECT_THAT(Refusal(With("[512, 256]", "[512, x]")), HasSubstr("train.model.hidden"));
+  EXPECT_THAT(Refusal(With("kind: adamw", "kind: adam")), HasSubstr("did you mean adamw?"));
+  EXPECT_THAT(Refusal("- a\n- b\n"), HasSubstr("the file must be a mapping"));
+  EXPECT_THAT(Refusal("just text"), HasSubstr("the file must be a mapping"));
+  EXPECT_THAT(Refusal(""), HasSubstr("the file must be a mapping"));
+}
+
+TEST(JobFile, RefusesValuesOutOfRange) {
+  EXPECT_THAT(Refusal(With("steps: 2000", "steps: 0")), HasSubstr("train.steps"));
+  EXPECT_THAT(Refusal(With("steps: 2000", "steps: -1")), HasSubstr("train.steps"));
+  EXPECT_THAT(Refusal(With("lr: 1e-3", "lr: .nan")), HasSubstr("train.optimizer.lr"));
+  EXPECT_THAT(Refusal(With("lr: 1e-3", "lr: -1")), HasSubstr("train.optimizer.lr"));
+  EXPECT_THAT(Refusal(With("micro: 64", "micro: 512")), HasSubstr("is larger than global"));
+  EXPECT_THAT(Refusal(With("every: 200 steps", "every: 5 minutes")), HasSubstr("checkpoint.every"));
+  EXPECT_THAT(Refusal(With("10 in 1h", "often")), HasSubstr("restart.window"));
+  EXPECT_THAT(Refusal(With("{workers: 2}", "{max: 2}")), HasSubstr("one node"));
+}
+
+TEST(JobFile, WantsExactlyOneThingToRun) {
+  EXPECT_THAT(Refusal("name: x\n"), HasSubstr("says what to run"));
+  EXPECT_THAT(Refusal("command: []\n"), HasSubstr("must not be empty"));
+  EXPECT_THAT(Refusal(absl::StrCat(kWhole, "command: [a]\n")), HasSubstr("both given"));
+  EXPECT_THAT(Refusal(With("steps: 2000", "steps: 2000\n  epochs: 3")), HasSubstr("both given"));
+  EXPECT_THAT(Refusal(With("  steps: 2000\n", "")), HasSubstr("train.steps is missing"));
+}
+
+TEST(Yaml, RefusesAHundredThousandLevels) {
+  EXPECT_THAT(Refusal(std::string(100'000, '[')), HasSubstr("levels deep"));
+  EXPECT_THAT(Refusal(std::string(100'000, '{')), HasSubstr("levels deep"));
+  std::string block;
+  for (int depth = 0; depth < 1000; ++depth) {
+    absl::StrAppend(&block, std::string(static_cast<size_t>(depth), ' '), "a:\n");
+  }
+  EXPECT_THAT(Refusal(block), HasSubstr("levels deep"));
+}
+
+TEST(Yaml, RefusesAliasesThatExplode) {
+  std::string bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n";
+  for (char name = 'b'; name <= 'z'; ++name) {
+    const std::string last(1, static_cast<char>(name - 1));
+    absl::StrAppend(&bomb, std::string(1, name), ": &", std::string(1, name), " [*", last, ",*",
+                    last, ",*", last, ",*", last, "]\n");
+  }
+  EXPECT_THAT(Refusal(bomb), HasSubstr("job.yaml:1: anchors"));
+  EXPECT_THAT(Refusal("a: *b\n"), HasSubstr("job.yaml:1:"));
+}
+
+TEST(Yaml, RefusesWhatMakesItAmbiguousOrLarge) {
+  EXPECT_THAT(Refusal("name: a\nname: b\n"), HasSubstr("job.yaml:2: key \"name\" is given twice"));
+  EXPECT_THAT(Refusal("name: a\n---\nname: b\n"), HasSubstr("more than one document"));
+  EXPECT_THAT(Refusal("name: !!python/object a\n"), HasSubstr("tags"));
+  EXPECT_THAT(Refusal("name: [a\nb: c\n"), HasSubstr("job.yaml:"));
+  EXPECT_THAT(Refusal("? [a]\n: b\n"), HasSubstr("a key must be a text"));
+  EXPECT_THAT(Refusal(std::string("na\0me: x\n", 9)), HasSubstr("zero byte"));
+  EXPECT_THAT(Refusal(std::string(2 << 20, 'a')), HasSubstr("larger than"));
+  std::string many;
+  for (int key = 0; key < 100'000; ++key) {
+    absl::StrAppend(&many, "k", key, ":\n");
+  }
+  EXPECT_THAT(Refusal(many), HasSubstr("keys in one mapping"));
+}
+
+}  // namespace
+}  // namespace trainctl
