@@ -136,6 +136,10 @@ void GlooMesh::TakeGoodbyes() {
 }
 
 void GlooMesh::FindDeadPeer(absl::string_view found) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (waiting_ != nullptr && Now() >= waiting_until_) return;
+  }
   char byte = 0;
   std::unique_ptr<gloo::transport::UnboundBuffer> probe = context_->createUnboundBuffer(&byte, 1);
   std::string dead;
@@ -233,6 +237,7 @@ absl::Status GlooMesh::Wait(Buffer& buffer, Direction direction, Instant deadlin
     left = left_[static_cast<size_t>(buffer.peer_)] != 0;
     waiting_ = &buffer;
     waiting_for_ = direction;
+    waiting_until_ = left ? Instant{} : deadline;
   }
   bool completed = false;
   const auto wait_until = [&](std::chrono::milliseconds timeout) {
@@ -241,12 +246,13 @@ absl::Status GlooMesh::Wait(Buffer& buffer, Direction direction, Instant deadlin
                                                    : buffer.gloo_->waitSend(nullptr, timeout);
     });
   };
-  const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Now());
-  absl::Status waited =
-      wait_until(left ? std::chrono::milliseconds(0) : std::max(patience, milliseconds(0)));
+  const auto patience =
+      std::chrono::ceil<std::chrono::milliseconds>(std::max(deadline - Now(), Duration::zero()));
+  absl::Status waited = wait_until(left ? std::chrono::milliseconds(0) : patience);
   if (waited.ok() && !completed) {
     absl::MutexLock lock(&mutex_);
     left = left_[static_cast<size_t>(buffer.peer_)] != 0;
+    if (left) waiting_until_ = Instant{};
   }
   // Woken because the peer left: what it sent before has arrived, or never will.
   if (waited.ok() && !completed && left && status().ok()) {

@@ -93,6 +93,9 @@ class GlooMesh {
   std::vector<char> left_ ABSL_GUARDED_BY(mutex_);  // peers that said goodbye
   Buffer* waiting_ ABSL_GUARDED_BY(mutex_) = nullptr;
   Direction waiting_for_ ABSL_GUARDED_BY(mutex_) = Direction::kReceive;
+  // From then on the transport may close all connections because of this wait, and the wait itself
+  // says why.
+  Instant waiting_until_ ABSL_GUARDED_BY(mutex_);
 
   // One receive from every peer is always posted here: the goodbye. Gloo fails it when the
   // connection breaks, also where it forgets a transfer that was half done.

@@ -191,27 +191,24 @@ TEST(Communicator, WhatWasSentLastArrivesAlthoughTheSenderEnds) {
 
 TEST(Communicator, ALostSupervisorEndsABlockedCollective) {
   FakeSupervisor supervisor(2);
-  std::atomic<bool> waiting{false};
+  absl::Notification ended;
+  std::atomic<int> connected{0};
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
       std::unique_ptr<Session> session = supervisor.MakeSession(rank);
       auto communicator = ConnectGloo(*session);
       ASSERT_TRUE(communicator.ok());
-      ASSERT_TRUE((*communicator)->Barrier().ok());
-      if (rank == 1) {
-        absl::Notification lost;
-        (*communicator).reset();
-        session->OnLost([&lost](absl::string_view) { lost.Notify(); });
-        lost.WaitForNotification();
-        return;
-      }
-      waiting.store(true);
+      connected.fetch_add(1);
+      if (rank == 1) return ended.WaitForNotification();
       const absl::Status status = (*communicator)->Barrier();
       EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("supervisor"));
+      ended.Notify();
     });
   }
-  while (!waiting.load()) std::this_thread::yield();
+  while (connected.load() < 2 || supervisor.page(0).collectives.load() == 0)
+    std::this_thread::yield();
   supervisor.Close();
   for (std::thread& rank : ranks) rank.join();
 }
