@@ -1,0 +1,168 @@
+#include "launcher/coordinator/verdict.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "launcher/coordinator/error_json.h"
+
+namespace trainctl {
+namespace {
+
+WorkerExit Code(int code, std::string tail = "") {
+  WorkerExit exit;
+  exit.code = code;
+  exit.output_tail = std::move(tail);
+  return exit;
+}
+
+WorkerExit Signal(int signo, bool by_us = false) {
+  WorkerExit exit;
+  exit.kind = WorkerExit::Kind::kSignaled;
+  exit.code = signo;
+  exit.by_us = by_us;
+  return exit;
+}
+
+WorkerExit SpawnError(int error) {
+  WorkerExit exit;
+  exit.kind = WorkerExit::Kind::kSpawnFailed;
+  exit.code = error;
+  exit.message = "execve /x";
+  return exit;
+}
+
+WorkerExit At(WorkerExit exit, int64_t ns) {
+  exit.exit_ns = ns;
+  return exit;
+}
+
+FailureClass ClassOf(const WorkerExit& exit, bool stepped = false) {
+  EpochEvidence evidence;
+  evidence.exits = {{0, "n1", exit}};
+  evidence.stepped = stepped;
+  return JudgeExits(evidence)->failure_class;
+}
+
+int Culprit(std::vector<RankExit> exits) {
+  EpochEvidence evidence;
+  evidence.exits = std::move(exits);
+  const auto failure = JudgeExits(evidence);
+  return failure ? failure->rank : -1;
+}
+
+TEST(Verdict, NoFailureWithoutACulprit) {
+  EXPECT_EQ(Culprit({}), -1);
+  EXPECT_EQ(Culprit({{0, "n1", Code(0)}}), -1);
+}
+
+TEST(Verdict, OnOneNodeTheEarliestIsTheCulprit) {
+  EXPECT_EQ(Culprit({{0, "n1", At(Code(1), 20)}, {1, "n1", At(Signal(SIGSEGV), 10)}}), 1);
+}
+
+TEST(Verdict, BetweenNodesTheFirstTold) {
+  EXPECT_EQ(Culprit({{0, "n1", At(Code(1), 20)}, {1, "n2", At(Signal(SIGSEGV), 10)}}), 0);
+}
+
+TEST(Verdict, WhomWeKilledIsAVictim) {
+  EXPECT_EQ(Culprit({{0, "n1", At(Signal(SIGTERM, true), 1)}, {1, "n1", At(Code(1), 9)}}), 1);
+}
+
+TEST(Verdict, WhoLostAPeerIsAVictim) {
+  const std::string tail = "RuntimeError: [../gloo/pair.cc:598] Connection closed by peer [::1]";
+  EXPECT_EQ(Culprit({{0, "n1", At(Code(1, tail), 1)}, {1, "n1", At(Signal(SIGKILL), 9)}}), 1);
+  EXPECT_EQ(Culprit({{0, "n1", At(Code(1, tail), 1)}, {1, "n1", At(Code(1, tail), 9)}}), 0);
+}
+
+TEST(Verdict, TellsProgramsThatAreWrong) {
+  for (const char* tail :
+       {"Traceback (most recent call last):\nModuleNotFoundError: No module named 'x'\n",
+        "ImportError: cannot import name 'y'\nbye", "  File \"t.py\"\nSyntaxError: invalid syntax",
+        "IndentationError: unexpected indent", "NameError: name 'foo' is not defined"}) {
+    EXPECT_EQ(ClassOf(Code(1, tail)), FailureClass::kUserError) << tail;
+    EXPECT_EQ(ClassOf(Code(1, tail), true), FailureClass::kWorker) << "it had trained before";
+  }
+  EXPECT_EQ(ClassOf(Code(2, "usage: t.py [-h]\nt.py: error: unrecognized arguments: --lrr")),
+            FailureClass::kUserError);
+  EXPECT_EQ(ClassOf(Code(2, "python3: can't open file '/a.py': [Errno 2]")),
+            FailureClass::kUserError);
+  EXPECT_EQ(ClassOf(Code(127, "sh: 1: trian: not found")), FailureClass::kUserError);
+  EXPECT_EQ(ClassOf(Code(2, "something else")), FailureClass::kWorker);
+  EXPECT_EQ(ClassOf(Code(1, "ValueError: ModuleNotFoundError: quoted")), FailureClass::kWorker);
+  EXPECT_EQ(ClassOf(Code(1, "MyImportError: of the user's own")), FailureClass::kWorker);
+}
+
+TEST(Verdict, ReadsErrorJsonBeforeTheOutput) {
+  WorkerExit exit = Code(1, "ImportError: something old");
+  exit.error_json = R"({"message": {"message": "ValueError: bad\nmore", "extraInfo": {}}})";
+  EXPECT_EQ(ClassOf(exit), FailureClass::kWorker);
+  exit.error_json = R"({"message": "ModuleNotFoundError: No module named 'x'", "timestamp": 1})";
+  EXPECT_EQ(ClassOf(exit), FailureClass::kUserError);
+}
+
+TEST(Verdict, ErrorJsonMayHoldAnything) {
+  EXPECT_EQ(ErrorMessage(R"({"message": {"message": "a\nb"}})"), "a");
+  EXPECT_EQ(ErrorMessage(R"({"message": "c"})"), "c");
+  for (const char* odd : {"", "{", "[]", "7", "{}", R"({"message": 7})", R"({"message": {}})",
+                          R"({"message": {"message": []}})", "\xff\xfe"}) {
+    EXPECT_EQ(ErrorMessage(odd), "") << odd;
+  }
+  EXPECT_EQ(ErrorMessage(std::string(65536, '[')), "");
+}
+
+TEST(Verdict, TellsMemory) {
+  EXPECT_EQ(ClassOf(Code(1, "MemoryError")), FailureClass::kOutOfMemory);
+  EXPECT_EQ(ClassOf(Code(1, "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried")),
+            FailureClass::kOutOfMemory);
+  WorkerExit aborted = Signal(SIGABRT);
+  aborted.output_tail = "terminate called after throwing an instance of 'std::bad_alloc'";
+  EXPECT_EQ(ClassOf(aborted), FailureClass::kOutOfMemory);
+  WorkerExit killed = Signal(SIGKILL);
+  EXPECT_EQ(ClassOf(killed), FailureClass::kWorker);
+  killed.message = "the cgroup counts an oom_kill";
+  EXPECT_EQ(ClassOf(killed), FailureClass::kOutOfMemory);
+}
+
+TEST(Verdict, ASpawnThatCannotWorkIsAUserErrorAndOneThatMightIsNot) {
+  EXPECT_EQ(ClassOf(SpawnError(ENOENT)), FailureClass::kUserError);
+  EXPECT_EQ(ClassOf(SpawnError(EACCES)), FailureClass::kUserError);
+  EXPECT_EQ(ClassOf(SpawnError(EAGAIN)), FailureClass::kInternal);
+  EXPECT_EQ(ClassOf(SpawnError(ENOMEM)), FailureClass::kOutOfMemory);
+}
+
+TEST(Verdict, AKillByUsInALivingEpochIsTheEndOfALease) {
+  EXPECT_EQ(ClassOf(Signal(SIGKILL, true)), FailureClass::kNetwork);
+}
+
+TEST(Verdict, ExitStatusesAreThoseOfTheManual) {
+  JobSpec spec;
+  Failure failure;
+  failure.rank = 0;
+  failure.exit = Code(7);
+  EXPECT_EQ(FailedExitStatus(spec, failure, true), 1);
+  spec.propagate_exit_code = true;
+  EXPECT_EQ(FailedExitStatus(spec, failure, true), 7);
+  failure.exit = Signal(SIGSEGV);
+  EXPECT_EQ(FailedExitStatus(spec, failure, true), 128 + SIGSEGV);
+  failure.failure_class = FailureClass::kUserError;
+  failure.exit = SpawnError(ENOENT);
+  EXPECT_EQ(FailedExitStatus(spec, failure, false), 2);
+  spec.requeue_status = true;
+  EXPECT_EQ(FailedExitStatus(spec, failure, false), 93);
+  failure.failure_class = FailureClass::kPreempted;
+  EXPECT_EQ(FailedExitStatus(spec, failure, true), 75);
+  EXPECT_EQ(FailedExitStatus(JobSpec(), JudgeLostNode(Epoch(0), "n1", "gone"), true), 1);
+}
+
+TEST(Verdict, DescribesEndsInWords) {
+  EXPECT_EQ(DescribeExit(Code(7)), "exited with code 7");
+  WorkerExit crashed = Signal(SIGSEGV);
+  crashed.core = true;
+  EXPECT_EQ(DescribeExit(crashed), "was killed by SIGSEGV (core dumped)");
+  EXPECT_EQ(DescribeExit(Signal(63)), "was killed by signal 63");
+  EXPECT_EQ(DescribeExit(SpawnError(ENOENT)), "could not be started: execve /x");
+}
+
+}  // namespace
+}  // namespace trainctl

@@ -1,0 +1,167 @@
+#include "launcher/coordinator/worker_env.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+
+namespace trainctl {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Not;
+using testing::StartsWith;
+
+EpochFormed TwoNodes() {
+  EpochFormed epoch;
+  epoch.epoch = Epoch(3);
+  epoch.ranks = {{0, 0, "n1", "10.0.0.1"},
+                 {1, 1, "n1", "10.0.0.1"},
+                 {2, 0, "n2", "10.0.0.2"},
+                 {3, 1, "n2", "10.0.0.2"}};
+  epoch.master_address = "10.0.0.1";
+  epoch.master_port = 29500;
+  return epoch;
+}
+
+JobSpec Spec() {
+  JobSpec spec;
+  spec.job_id = "job-7";
+  spec.command = {"python3", "-u", "train.py", "--out=o.${local_rank}.${local_rank}"};
+  spec.cwd = "/home/u";
+  spec.log_folder = "/logs";
+  spec.max_restarts = 4;
+  return spec;
+}
+
+std::string ValueIn(const std::vector<std::string>& env, const std::string& name) {
+  for (const std::string& entry : env) {
+    if (absl::StartsWith(entry, name + "=")) return entry.substr(name.size() + 1);
+  }
+  return "(unset)";
+}
+
+TEST(WorkerEnv, IsTheContractOfTorchrun) {
+  const StartWorkers start = PlanWorkers(Spec(), TwoNodes(), "n2", 8);
+  EXPECT_EQ(start.node, "n2");
+  EXPECT_EQ(start.epoch, Epoch(3));
+  EXPECT_EQ(start.world_size, 4);
+  EXPECT_EQ(start.cwd, "/home/u");
+  for (const char* entry : {"WORLD_SIZE=4",
+                            "LOCAL_WORLD_SIZE=2",
+                            "GROUP_RANK=1",
+                            "GROUP_WORLD_SIZE=2",
+                            "ROLE_NAME=default",
+                            "ROLE_WORLD_SIZE=4",
+                            "MASTER_ADDR=10.0.0.1",
+                            "MASTER_PORT=29500",
+                            "TORCHELASTIC_RUN_ID=job-7",
+                            "TORCHELASTIC_RESTART_COUNT=3",
+                            "TORCHELASTIC_MAX_RESTARTS=4",
+                            "TORCHELASTIC_USE_AGENT_STORE=False",
+                            "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
+                            "NCCL_ASYNC_ERROR_HANDLING=1",
+                            "OMP_NUM_THREADS=4",
+                            "TRAINCTL_JOB_ID=job-7",
+                            "TRAINCTL_EPOCH=3",
+                            "TRAINCTL_CHECKPOINT_DIR=",
+                            "TRAINCTL_RESUME_FROM=",
+                            "JAX_COORDINATOR_ADDRESS=10.0.0.1:29500",
+                            "JAX_NUM_PROCESSES=4"}) {
+    EXPECT_THAT(start.env, Contains(entry));
+  }
+  ASSERT_EQ(start.workers.size(), 2u);
+  const WorkerLaunch& worker = start.workers[1];
+  EXPECT_EQ(worker.rank, 3);
+  EXPECT_EQ(worker.local_rank, 1);
+  for (const char* entry : {"RANK=3", "LOCAL_RANK=1", "ROLE_RANK=3", "JAX_PROCESS_ID=3"}) {
+    EXPECT_THAT(worker.env, Contains(entry));
+  }
+}
+
+TEST(WorkerEnv, ReplacesLocalRankInArgumentsAndAppendsTheOldFlag) {
+  JobSpec spec = Spec();
+  spec.local_rank_argument = "local-rank";
+  const StartWorkers start = PlanWorkers(spec, TwoNodes(), "n1", 8);
+  EXPECT_THAT(start.workers[1].argv,
+              ElementsAre("python3", "-u", "train.py", "--out=o.1.1", "--local-rank=1"));
+}
+
+TEST(WorkerEnv, TheUsersOwnSettingsStay) {
+  JobSpec spec = Spec();
+  spec.env = {"OMP_NUM_THREADS=1",
+              "NCCL_ASYNC_ERROR_HANDLING=0",
+              "NCCL_DEBUG=INFO",
+              "A=1",
+              "MASTER_PORT=1",
+              "RANK=9",
+              "A=2=3",
+              "B=",
+              "malformed",
+              "=nameless"};
+  const StartWorkers start = PlanWorkers(spec, TwoNodes(), "n1", 8);
+  EXPECT_EQ(ValueIn(start.env, "OMP_NUM_THREADS"), "1");
+  EXPECT_EQ(ValueIn(start.env, "TORCH_NCCL_ASYNC_ERROR_HANDLING"), "0");
+  EXPECT_EQ(ValueIn(start.env, "NCCL_DEBUG"), "INFO");
+  EXPECT_EQ(ValueIn(start.env, "A"), "2=3") << "the last one wins";
+  EXPECT_EQ(ValueIn(start.env, "B"), "");
+  EXPECT_EQ(ValueIn(start.env, "MASTER_PORT"), "29500") << "who and where is not the user's";
+  EXPECT_THAT(start.env, Not(Contains("malformed")));
+}
+
+TEST(WorkerEnv, NothingOfSystemdReachesAWorker) {
+  JobSpec spec = Spec();
+  spec.env = {"NOTIFY_SOCKET=/run/x", "LISTEN_FDS=1",       "LISTEN_PID=2",
+              "WATCHDOG_USEC=1",      "JOURNAL_STREAM=8:9", "HOME=/home/u"};
+  const StartWorkers start = PlanWorkers(spec, TwoNodes(), "n1", 8);
+  EXPECT_THAT(start.env, Contains("HOME=/home/u"));
+  for (const char* name : {"NOTIFY_SOCKET", "LISTEN_", "WATCHDOG_", "JOURNAL_STREAM"}) {
+    EXPECT_THAT(start.env, Not(Contains(StartsWith(name))));
+  }
+}
+
+TEST(WorkerEnv, ThreadsAreNeverFewerThanOne) {
+  EXPECT_THAT(PlanWorkers(Spec(), TwoNodes(), "n1", 1).env, Contains("OMP_NUM_THREADS=1"));
+}
+
+TEST(WorkerEnv, NamesTheCheckpointToStartFrom) {
+  JobSpec spec = Spec();
+  spec.checkpoint_folder = "/ckpt";
+  EpochFormed epoch = TwoNodes();
+  epoch.resume_step = Step(1200);
+  const StartWorkers start = PlanWorkers(spec, epoch, "n1", 8);
+  EXPECT_THAT(start.env, Contains("TRAINCTL_CHECKPOINT_DIR=/ckpt"));
+  EXPECT_THAT(start.env, Contains("TRAINCTL_RESUME_FROM=/ckpt/step-000001200"));
+  epoch.resume_step = Step(-1);
+  EXPECT_THAT(PlanWorkers(spec, epoch, "n1", 8).env, Contains("TRAINCTL_RESUME_FROM="));
+}
+
+TEST(WorkerEnv, TensorFlowSeesEveryWorkerAndItself) {
+  const StartWorkers start = PlanWorkers(Spec(), TwoNodes(), "n2", 8);
+  const auto config = nlohmann::json::parse(ValueIn(start.workers[0].env, "TF_CONFIG"));
+  EXPECT_EQ(config["task"]["index"], 2);
+  EXPECT_EQ(config["task"]["type"], "worker");
+  EXPECT_EQ(config["cluster"]["worker"], nlohmann::json({"10.0.0.1:29500", "10.0.0.1:29501",
+                                                         "10.0.0.2:29502", "10.0.0.2:29503"}));
+}
+
+TEST(WorkerEnv, AVirtualLocalRankIsZeroWithOneVisibleDevice) {
+  JobSpec spec = Spec();
+  spec.virtual_local_rank = true;
+  spec.local_rank_argument = "local_rank";
+  spec.env = {"CUDA_VISIBLE_DEVICES=GPU-a,GPU-b"};
+  const WorkerLaunch worker = PlanWorkers(spec, TwoNodes(), "n1", 8).workers[1];
+  EXPECT_THAT(worker.env, Contains("LOCAL_RANK=0"));
+  EXPECT_THAT(worker.env, Contains("CUDA_VISIBLE_DEVICES=GPU-b"));
+  EXPECT_EQ(worker.argv.back(), "--local_rank=0");
+  spec.env.clear();
+  EXPECT_THAT(PlanWorkers(spec, TwoNodes(), "n1", 8).workers[1].env,
+              Contains("CUDA_VISIBLE_DEVICES=1"));
+}
+
+}  // namespace
+}  // namespace trainctl
