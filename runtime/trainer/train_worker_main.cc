@@ -1,0 +1,81 @@
+// train-worker: one worker of a job with a `train` section. Started by the supervisor, or by hand
+// as the only worker. Exit status: 0 done or stopped on request, 1 failed, 2 wrong use.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/compute_thread.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/trainer/config.h"
+#include "runtime/trainer/trainer.h"
+#include "runtime/worker/gloo_communicator.h"
+#include "runtime/worker/session.h"
+
+namespace trainctl {
+namespace {
+
+constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+
+absl::StatusOr<TrainConfig> ReadConfig(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
+  return ParseTrainConfig(text);
+}
+
+absl::Status Run(const TrainConfig& config, TrainerOptions options) {
+  // First, because threads made later inherit what it sets.
+  ops::PrepareComputeThread();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::FromEnvironment());
+  options.decides_retention = std::getenv("TRAINCTL_SOCKET") == nullptr;
+  if (const char* path = std::getenv("TRAINCTL_RESUME_FROM")) options.resume_from = path;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, ConnectGloo(*session));
+  return Train(config, options, *session, *communicator);
+}
+
+// The reason, for the user on stderr and for the report where the launcher asked for it.
+void Tell(const absl::Status& status) {
+  const bool victim = absl::IsUnavailable(status) || absl::IsAborted(status);
+  const std::string message = absl::StrCat(victim ? "lost its peer: " : "", status.message());
+  std::fprintf(stderr, "train-worker: %s\n", message.c_str());
+  const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (path == nullptr || *path == '\0') return;
+  const nlohmann::json error = {
+      {"message",
+       {{"message", message},
+        {"extraInfo", {{"timestamp", absl::StrCat(WallClockNanos() / 1'000'000'000)}}}}}};
+  const std::string text = error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (absl::Status written = WriteFileAtomically(path, text); !written.ok()) {
+    std::fprintf(stderr, "train-worker: %s\n", std::string(written.message()).c_str());
+  }
+}
+
+int Main(int argc, char** argv) {
+  InitLog("train-worker");
+  CLI::App app("One worker of a training job; trainctl launch JOB.yaml starts it.", "train-worker");
+  std::string config_path;
+  TrainerOptions options;
+  app.add_option("--config", config_path, "the job file's sections train and checkpoint, as JSON")
+      ->required();
+  app.add_option("--loss-file", options.loss_file, "append the loss of every step here (rank 0)");
+  CLI11_PARSE(app, argc, argv);
+  const absl::StatusOr<TrainConfig> config = ReadConfig(config_path);
+  if (!config.ok()) {
+    Tell(config.status());
+    return 2;
+  }
+  const absl::Status status = Run(*config, options);
+  if (status.ok()) return 0;
+  Tell(status);
+  return 1;
+}
+
+}  // namespace
+}  // namespace trainctl
+
+int main(int argc, char** argv) { return trainctl::Main(argc, argv); }
