@@ -341,6 +341,7 @@ void CoordinatorState::On(const FrontEndsChanged& event) {
 
 void CoordinatorState::StopForOrphans() {
   orphaned_at_ = kNever;
+  if (stop_) return;  // it keeps the grace, or the checkpoint, that was asked for
   std::string reason = "no front end is attached";
   if (spec_.orphan_timeout > Duration(0)) {
     absl::StrAppend(&reason, " since ", ToSeconds(spec_.orphan_timeout), " s");

@@ -62,7 +62,8 @@ void CoordinatorState::TryForm() {
   if (!enough || !forming->folder_read || now_ < forming->not_before) return;
   // Later epochs take who is there: everyone who lived was confirmed gone from the last one.
   if (!epoch_ && ready.size() < most) {
-    if (forming->last_call == kNever) forming->last_call = now_ + kLastCall;
+    if (forming->last_call == kNever)
+      forming->last_call = std::min(now_ + kLastCall, forming->give_up);
     if (now_ < forming->last_call) return;
   }
   if (ready.size() > most) ready.resize(most);

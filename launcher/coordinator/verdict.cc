@@ -16,6 +16,7 @@
 namespace trainctl {
 namespace {
 
+constexpr size_t kLongestQuote = 300;
 constexpr int kUsageStatus = 2;
 constexpr int kPreemptedStatus = 75;
 constexpr int kNotMendableStatus = 93;
@@ -66,7 +67,9 @@ std::string ErrorLine(absl::string_view tail) {
 // What the worker itself said went wrong: error.json if it wrote one, else its output.
 std::string WhatItSaid(const WorkerExit& exit) {
   std::string error = ErrorMessage(exit.error_json);
-  return error.empty() ? ErrorLine(exit.output_tail) : error;
+  if (error.empty()) error = ErrorLine(exit.output_tail);
+  if (error.size() > kLongestQuote) error = absl::StrCat(error.substr(0, kLongestQuote), "…");
+  return error;
 }
 
 bool SaysPeerWasLost(const WorkerExit& exit) {

@@ -44,9 +44,14 @@ std::vector<std::string> Entries(const Environment& env) {
   return entries;
 }
 
+// The kernel refuses an environment string of 128 KiB, and TensorFlow's names every worker.
+constexpr size_t kLargestTfWorld = 1024;
+
 // TensorFlow wants one address per worker. Rank 0's port is the held one; the others, which nobody
 // can hold before their nodes are known, are the numbers after it.
+// Empty if the world is too large for it.
 std::string TfCluster(const EpochFormed& epoch) {
+  if (epoch.ranks.size() > kLargestTfWorld) return "";
   constexpr int kFirstPort = 1024;
   constexpr int kPorts = 65536 - kFirstPort;
   std::vector<std::string> workers;
@@ -137,8 +142,10 @@ WorkerLaunch PlanWorker(const JobSpec& spec, const Environment& common, const Ra
   own["LOCAL_RANK"] = seen;
   own["ROLE_RANK"] = absl::StrCat(place.rank);
   own["JAX_PROCESS_ID"] = absl::StrCat(place.rank);
-  own["TF_CONFIG"] =
-      absl::StrCat(tf_cluster, R"(, "task": {"type": "worker", "index": )", place.rank, "}}");
+  if (!tf_cluster.empty()) {
+    own["TF_CONFIG"] =
+        absl::StrCat(tf_cluster, R"(, "task": {"type": "worker", "index": )", place.rank, "}}");
+  }
   if (spec.virtual_local_rank) {
     own["CUDA_VISIBLE_DEVICES"] = VirtualDevice(common, place.local_rank);
   }

@@ -101,6 +101,12 @@ TEST(Verdict, ReadsErrorJsonBeforeTheOutput) {
   EXPECT_EQ(ClassOf(exit), FailureClass::kUserError);
 }
 
+TEST(Verdict, QuotesNoMoreThanALine) {
+  EpochEvidence evidence;
+  evidence.exits = {{0, "n1", Code(1, "ValueError: " + std::string(60000, 'x'))}};
+  EXPECT_LT(JudgeExits(evidence)->reason.size(), 400u);
+}
+
 TEST(Verdict, ErrorJsonMayHoldAnything) {
   EXPECT_EQ(ErrorMessage(R"({"message": {"message": "a\nb"}})"), "a");
   EXPECT_EQ(ErrorMessage(R"({"message": "c"})"), "c");

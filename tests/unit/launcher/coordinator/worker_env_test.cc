@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 namespace trainctl {
 namespace {
@@ -147,6 +148,17 @@ TEST(WorkerEnv, TensorFlowSeesEveryWorkerAndItself) {
   EXPECT_EQ(config["task"]["type"], "worker");
   EXPECT_EQ(config["cluster"]["worker"], nlohmann::json({"10.0.0.1:29500", "10.0.0.1:29501",
                                                          "10.0.0.2:29502", "10.0.0.2:29503"}));
+}
+
+TEST(WorkerEnv, NoVariableOutgrowsWhatTheKernelTakes) {
+  EpochFormed epoch = TwoNodes();
+  epoch.ranks.clear();
+  for (int rank = 0; rank < 5000; ++rank) {
+    epoch.ranks.push_back({rank, 0, absl::StrCat("n", rank), "255.255.255.255"});
+  }
+  const StartWorkers start = PlanWorkers(Spec(), epoch, "n7", 8);
+  for (const std::string& entry : start.workers[0].env) EXPECT_LT(entry.size(), 131072u);
+  EXPECT_EQ(ValueIn(start.workers[0].env, "TF_CONFIG"), "(unset)");
 }
 
 TEST(WorkerEnv, AVirtualLocalRankIsZeroWithOneVisibleDevice) {
