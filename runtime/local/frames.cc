@@ -22,10 +22,19 @@ struct Layout {
     a.Field(value);
   }
 
-  template <typename A, typename T>
-  static void VisitAll(A& a, T& values) {
+  template <typename T>
+  static void VisitAll(Writer& a, const std::vector<T>& values) {
     a.Count(values);
-    for (auto& value : values) Visit(a, value);
+    for (const T& value : values) Visit(a, value);
+  }
+  // One by one, so that memory grows with the bytes that decode and not with a count that lies.
+  template <typename T>
+  static void VisitAll(Reader& a, std::vector<T>& values) {
+    uint32_t left = 0;
+    for (a.Field(left); left > 0 && a.ok(); --left) {
+      values.emplace_back();
+      Visit(a, values.back());
+    }
   }
 
   template <typename A, typename... T>

@@ -83,9 +83,7 @@ void EpochWorkers::StartWorker(size_t index) {
   if (worker.launch.argv.empty()) return FailToStart(worker, EINVAL, "the command is empty");
   const std::string folder = LogFolder(start_.log_folder, start_.epoch, worker.launch.rank);
   const absl::Status made = MakeFolders(folder);
-  if (!made.ok()) {
-    callbacks_.on_note(worker.launch.rank, absl::StrCat("its output is lost: ", made.message()));
-  }
+  if (!made.ok()) NoteLostOutput(worker.launch.rank, made);
   worker.spec.argv = worker.launch.argv;
   worker.spec.cwd = start_.cwd;
   worker.spec.environment = MergeEnvironment(start_.env, worker.launch.env);
@@ -100,7 +98,7 @@ void EpochWorkers::StartWorker(size_t index) {
   worker.launch.env.clear();
   pages_.pages[index].Reset(start_.epoch);
   worker.spawned_wall_ns = WallClockNanos();
-  absl::StatusOr<Child> child = Fork(worker.spec);
+  absl::StatusOr<WorkerProcess> child = Fork(worker.spec);
   if (!child.ok()) return FailToStart(worker, EAGAIN, child.status().message());
   worker.pid = child->pid;
   StepWorker(worker, SlotEvent::kForked);
@@ -302,10 +300,13 @@ void EpochWorkers::Report(Worker& worker) {
 void EpochWorkers::DrainStream(OutputStream& stream) {
   if (!stream.Drain(kDrainBytes)) CloseStream(stream);
   const absl::Status failure = stream.TakeFirstFailure();
-  if (!failure.ok()) {
-    callbacks_.on_note(stream.rank(), absl::StrCat("its output is lost: ", failure.message()));
-  }
+  if (!failure.ok()) NoteLostOutput(stream.rank(), failure);
   callbacks_.on_output();
+}
+
+void EpochWorkers::NoteLostOutput(int32_t rank, const absl::Status& why) {
+  if (!noted_.insert(rank).second) return;
+  callbacks_.on_note(rank, absl::StrCat("its output is lost: ", why.message()));
 }
 
 void EpochWorkers::CloseStream(OutputStream& stream) {

@@ -8,9 +8,11 @@
 #include <bitset>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/loop.h"
@@ -93,6 +95,7 @@ class EpochWorkers {
   void DrainStream(OutputStream& stream);
   void CloseStream(OutputStream& stream);
   void FinishStream(OutputStream& stream);
+  void NoteLostOutput(int32_t rank, const absl::Status& why);  // once per rank
   void CheckStarted();
   void PassOnExits();
   void AfterReaping(bool children_left);
@@ -111,6 +114,7 @@ class EpochWorkers {
   std::vector<Worker> workers_;
   std::vector<frame::WorkerExited> exits_;
   size_t passed_on_ = 0;  // of exits_
+  std::set<int32_t> noted_;
   bool started_ = false;
   bool gone_ = false;
   bool killing_ = false;

@@ -50,7 +50,7 @@ void OpenStandardDescriptors() {
 void DetachStdio(const std::string& folder) {
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const Fd log(::open(JoinPath(folder, "shim.log").c_str(),
-                      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+                      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   ::dup2(null.get(), 0);
   ::dup2(log.valid() ? log.get() : null.get(), 1);
   ::dup2(log.valid() ? log.get() : null.get(), 2);

@@ -125,7 +125,7 @@ absl::string_view EnvironmentValue(const std::vector<std::string>& environment,
   return {};
 }
 
-absl::StatusOr<Child> Fork(const ProcessSpec& spec) {
+absl::StatusOr<WorkerProcess> Fork(const ProcessSpec& spec) {
   using Ends = std::pair<Fd, Fd>;
   ASSIGN_OR_RETURN(Ends result, MakePipe());
   ASSIGN_OR_RETURN(Ends out, MakePipe());
@@ -141,7 +141,7 @@ absl::StatusOr<Child> Fork(const ProcessSpec& spec) {
     [[maybe_unused]] const ssize_t n = ::write(result.second.get(), &failure, sizeof(failure));
     ::_exit(127);
   }
-  return Child{pid, std::move(result.first), std::move(out.first), std::move(err.first)};
+  return WorkerProcess{pid, std::move(result.first), std::move(out.first), std::move(err.first)};
 }
 
 ExecResult ReadExecResult(int fd, const ProcessSpec& spec) {

@@ -28,7 +28,7 @@ struct ProcessSpec {
 };
 
 // A child between fork and exec, with our ends of its pipes (non-blocking, close-on-exec).
-struct Child {
+struct WorkerProcess {
   pid_t pid = 0;
   Fd exec_result;  // see ReadExecResult
   Fd out;          // its stdout
@@ -40,14 +40,14 @@ struct Child {
 // only descriptors 0, 1, 2, and executes the program. argv[0] without a slash is looked up in the
 // child's own PATH. Returns at once; RESOURCE_EXHAUSTED if there is no room for a process or a
 // descriptor. REQUIRES: this process has its descriptors 0, 1 and 2 open.
-absl::StatusOr<Child> Fork(const ProcessSpec& spec);
+absl::StatusOr<WorkerProcess> Fork(const ProcessSpec& spec);
 
 struct ExecResult {
   enum class Kind { kPending, kExecuted, kFailed } kind = Kind::kPending;
   int error = 0;        // errno, if kFailed
   std::string message;  // "execute /x/y: Permission denied", if kFailed
 };
-// Reads, without blocking, how the exec went. `fd` is Child::exec_result.
+// Reads, without blocking, how the exec went. `fd` is WorkerProcess::exec_result.
 ExecResult ReadExecResult(int fd, const ProcessSpec& spec);
 
 // Raises this process's soft limit of descriptors to the hard one; children get the old one back.

@@ -74,7 +74,7 @@ void Peer::SendBytes(const std::string& bytes) {
 }
 
 std::optional<frame::Frame> Peer::Next() {
-  const Instant until = Now() + kDeadline;
+  const Instant until = Now() + deadline;
   for (;;) {
     auto frame = decoder_.Next();
     if (!frame.ok()) {

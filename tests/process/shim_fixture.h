@@ -24,6 +24,17 @@ namespace trainctl::testing {
 
 inline constexpr Duration kDeadline = seconds(20);
 
+inline constexpr char kForever[] = "while :; do sleep 1000; done";
+// Shell code that starts grandchildren in sessions of their own, deaf, stopped and orphaned (the
+// ways out of a process tree), waits until all of them are there, and prints "escaped".
+inline const std::string kEscape =
+    "me=escape.$$; "
+    "setsid sh -c 'trap \"\" TERM HUP; echo > '$me'.1; while :; do sleep 1000; done' & "
+    "(setsid sh -c 'trap \"\" TERM HUP; echo > '$me'.2; kill -STOP $$; sleep 1000' &) ; "
+    "(sh -c 'echo > '$me'.3; exec sleep 1000' &) ; "
+    "for i in 1 2 3; do while [ ! -s $me.$i ]; do sleep 0.01; done; done; echo escaped; ";
+inline const std::string kEscaper = kEscape + kForever;
+
 // Waits until `done` holds; a test failure naming `what` after kDeadline.
 bool WaitUntil(const std::function<bool()>& done, const std::string& what);
 
@@ -40,7 +51,8 @@ class Peer {
   void SendBytes(const std::string& bytes);
   void Close() { socket_.Close(); }
 
-  // The next frame; nullopt at the end of the connection. Fails the test after kDeadline.
+  // The next frame; nullopt at the end of the connection. Fails the test after `deadline`.
+  Duration deadline = kDeadline;
   std::optional<frame::Frame> Next();
   // Skips frames until a T for which `wanted` holds; all frames seen stay in seen(). An empty T if
   // there was none, and the test has failed.

@@ -27,8 +27,6 @@ using frame::WorkerExited;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kForever[] = "while :; do sleep 1000; done";
-
 TEST_F(Shim, SaysItsFullStateToANewDaemon) {
   StartShim(2);
   Peer daemon = ConnectDaemon();
@@ -206,16 +204,11 @@ TEST_F(Shim, AStoppedWorkerIsWokenToEnd) {
   daemon.Await<EpochGone>();
 }
 
-// Grandchildren in sessions of their own, deaf, stopped, orphaned: the ways out of a process tree.
-constexpr char kEscape[] =
-    "setsid sh -c 'trap \"\" TERM HUP; (setsid sh -c \"trap \\\"\\\" TERM; kill -STOP \\$\\$; "
-    "sleep 1000\" &) ; (sleep 1000 &) ; echo escaped; sleep 1000' & echo ready; ";
-
 TEST_F(Shim, NoDescendantOutlivesItsEpoch) {
   StartShim(2);
   Peer daemon = ConnectDaemon();
   daemon.AskForOutput(0, 2);
-  daemon.Send(Scripts(0, {std::string(kEscape) + kForever, std::string(kEscape) + "wait"}));
+  daemon.Send(Scripts(0, {kEscaper, kEscaper}));
   while (daemon.OutputOf(0, 1).find("escaped") == std::string::npos ||
          daemon.OutputOf(1, 1).find("escaped") == std::string::npos) {
     daemon.Next();
@@ -229,7 +222,7 @@ TEST_F(Shim, NoDescendantOutlivesItsEpoch) {
 TEST_F(Shim, WhatFinishedWorkersLeftBehindIsEndedToo) {
   StartShim(1);
   Peer daemon = ConnectDaemon();
-  daemon.Send(Scripts(0, {std::string(kEscape) + "exit 0"}));
+  daemon.Send(Scripts(0, {kEscape + "exit 0"}));
   EXPECT_EQ(daemon.Await<WorkerExited>().exit.code, 0);
   daemon.Await<EpochGone>();
   EXPECT_THAT(MarkedProcesses(), ElementsAre());
@@ -307,7 +300,7 @@ TEST_F(Shim, ReleaseKillsAllAndRemovesTheSocket) {
   StartShim(1);
   Peer daemon = ConnectDaemon();
   daemon.AskForOutput(0, 2);
-  daemon.Send(Scripts(0, {std::string(kEscape) + kForever}));
+  daemon.Send(Scripts(0, {kEscaper}));
   while (daemon.OutputOf(0, 1).find("escaped") == std::string::npos) daemon.Next();
   daemon.Send(frame::Release{});
   EXPECT_TRUE(daemon.AwaitEnd());

@@ -1,0 +1,197 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "runtime/base/file.h"
+#include "runtime/supervisor/forwarder.h"
+#include "tests/unit/scratch.h"
+
+namespace trainctl {
+namespace {
+
+constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
+
+struct Stream {
+  explicit Stream(const std::string& log, int64_t epoch = 0, int32_t rank = 0) {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+    writer = Fd(ends[1]);
+    stream = std::make_unique<OutputStream>(epoch, rank, kStdout, Fd(ends[0]), log);
+  }
+  void Print(const std::string& text) {
+    EXPECT_TRUE(WriteAll(writer.get(), text, "pipe").ok());
+    EXPECT_TRUE(stream->Drain(1 << 20));
+  }
+  void End() {
+    writer.Close();
+    EXPECT_FALSE(stream->Drain(1 << 20));
+    stream->ClosePipe();
+  }
+  Fd writer;
+  std::unique_ptr<OutputStream> stream;
+};
+
+std::string TakeAll(OutputStream& stream, size_t limit = 1000) {
+  std::string all;
+  while (stream.HasNext()) all += stream.Next(limit).bytes;
+  return all;
+}
+
+class Output : public ::testing::Test {
+ protected:
+  Scratch scratch_;
+  std::string log_ = scratch_.path() + "/stdout.log";
+};
+
+TEST_F(Output, GivesNothingUnasked) {
+  Stream s(log_);
+  s.Print("hello");
+  EXPECT_FALSE(s.stream->HasNext());
+  EXPECT_EQ(*ReadFile(log_), "hello");
+}
+
+TEST_F(Output, GivesTheBytesAskedForAndTheEndOnce) {
+  Stream s(log_);
+  s.Print(std::string("a\0b\n\xff", 5));
+  s.stream->Request(1, kAll);
+  EXPECT_EQ(s.stream->Next(2).bytes, std::string("\0b", 2));
+  EXPECT_EQ(TakeAll(*s.stream), "\n\xff");
+  s.End();
+  ASSERT_TRUE(s.stream->HasNext());
+  const frame::Output end = s.stream->Next(10);
+  EXPECT_EQ(end.offset, 5u);
+  EXPECT_EQ(end.bytes, "");
+  EXPECT_FALSE(s.stream->HasNext());
+}
+
+TEST_F(Output, StopsAtTheLimitUntilAskedAgain) {
+  Stream s(log_);
+  s.Print("0123456789");
+  s.stream->Request(2, 5);
+  EXPECT_EQ(TakeAll(*s.stream), "234");
+  s.stream->Request(5, kAll);
+  EXPECT_EQ(TakeAll(*s.stream, 2), "56789");
+}
+
+TEST_F(Output, ARequestBeyondTheEndOfAClosedLogIsAnsweredWithItsEnd) {
+  Stream s(log_);
+  s.Print("abc");
+  s.End();
+  s.stream->Request(100, kAll);
+  ASSERT_TRUE(s.stream->HasNext());
+  EXPECT_EQ(s.stream->Next(10).offset, 3u);
+}
+
+TEST_F(Output, AFullDiskDropsCountsAndSaysSoOnce) {
+  Stream s("/dev/full");
+  s.Print("one\n");
+  s.Print("two\n");
+  EXPECT_EQ(s.stream->dropped(), 8u);
+  EXPECT_EQ(s.stream->TakeFirstFailure().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(s.stream->TakeFirstFailure().ok());
+  EXPECT_EQ(s.stream->Tail(20), "one\ntwo\n");
+}
+
+TEST_F(Output, AFolderThatIsMissingDropsAndSaysSo) {
+  Stream s(scratch_.path() + "/none/stdout.log");
+  EXPECT_TRUE(s.stream->TakeFirstFailure().ok());  // nothing is lost yet
+  s.Print("one\n");
+  EXPECT_EQ(s.stream->TakeFirstFailure().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(Output, TheTailIsTheLastLinesAndBounded) {
+  Stream s(log_);
+  EXPECT_EQ(s.stream->Tail(20), "");
+  for (int i = 0; i < 30; ++i) s.Print("line " + std::to_string(i) + "\n");
+  EXPECT_EQ(s.stream->Tail(2), "line 28\nline 29\n");
+  s.Print("unfinished");
+  EXPECT_EQ(s.stream->Tail(2), "line 29\nunfinished");
+  s.Print(std::string(50000, 'x'));
+  EXPECT_EQ(s.stream->Tail(20).size(), OutputStream::kTailBytes);
+}
+
+TEST_F(Output, ALogThatSomebodyCutEndsInsteadOfHanging) {
+  Stream s(log_);
+  s.Print("0123456789");
+  ASSERT_EQ(::truncate(log_.c_str(), 4), 0);
+  s.stream->Request(0, kAll);
+  EXPECT_EQ(TakeAll(*s.stream), "0123");
+}
+
+class ForwarderTest : public ::testing::Test {
+ protected:
+  std::string Log(int64_t epoch, int32_t rank) {
+    EXPECT_TRUE(MakeFolders(LogFolder(scratch_.path(), epoch, rank)).ok());
+    return LogPath(scratch_.path(), epoch, rank, kStdout);
+  }
+  std::vector<frame::Output> PumpAll() {
+    std::vector<frame::Output> all;
+    EXPECT_TRUE(forwarder_.Pump([] { return true; },
+                                [&](const frame::Output& output) { all.push_back(output); }));
+    return all;
+  }
+  Scratch scratch_;
+  Forwarder forwarder_;
+};
+
+TEST_F(ForwarderTest, ARequestMayComeBeforeItsEpoch) {
+  forwarder_.Request({3, 0, kStdout, 0, kAll});
+  forwarder_.BeginEpoch(3, scratch_.path());
+  Stream s(Log(3, 0), 3, 0);
+  s.Print("hi");
+  forwarder_.Add(std::move(s.stream));
+  forwarder_.EndStart();
+  const auto all = PumpAll();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].bytes, "hi");
+}
+
+TEST_F(ForwarderTest, LogsOfEpochsThatAreOverAreReadAgainFromTheirFiles) {
+  forwarder_.BeginEpoch(0, scratch_.path());
+  Stream s(Log(0, 0), 0, 0);
+  s.Print("old");
+  s.End();
+  forwarder_.Add(std::move(s.stream));
+  forwarder_.BeginEpoch(1, scratch_.path());
+  forwarder_.Request({0, 0, kStdout, 1, kAll});
+  const auto all = PumpAll();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].bytes, "ld");
+  EXPECT_EQ(all[1].offset, 3u);
+}
+
+TEST_F(ForwarderTest, ALogThatNeverWasEndsAtZero) {
+  forwarder_.BeginEpoch(1, scratch_.path());
+  forwarder_.Request({0, 7, kStdout, 0, kAll});
+  const auto all = PumpAll();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].offset, 0u);
+  EXPECT_EQ(all[0].bytes, "");
+}
+
+TEST_F(ForwarderTest, StreamsTakeTurnsAndStopWhenThereIsNoRoom) {
+  forwarder_.BeginEpoch(0, scratch_.path());
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (int rank = 0; rank < 3; ++rank) {
+    streams.push_back(std::make_unique<Stream>(Log(0, rank), 0, rank));
+    for (int i = 0; i < 4; ++i) streams.back()->Print(std::string(32 * 1024, 'x'));
+    forwarder_.Add(std::move(streams.back()->stream));
+    forwarder_.Request({0, rank, kStdout, 0, kAll});
+  }
+  std::vector<int> order;
+  const bool all = forwarder_.Pump([&] { return order.size() < 7; },
+                                   [&](const frame::Output& o) { order.push_back(o.rank); });
+  EXPECT_FALSE(all);
+  EXPECT_THAT(order, ::testing::ElementsAre(0, 1, 2, 0, 1, 2, 0));
+  EXPECT_EQ(PumpAll().size(), 5u);
+  forwarder_.ForgetRequests();
+  EXPECT_EQ(PumpAll().size(), 0u);
+}
+
+}  // namespace
+}  // namespace trainctl
