@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text.h"
 
 namespace trainctl {
 namespace {
@@ -115,7 +116,7 @@ ProgressSeen FromProto(const v1::Progress& m) {
 v1::JobSpec ToProto(const JobSpec& spec) {
   v1::JobSpec m;
   m.set_job_id(spec.job_id);
-  m.set_name(spec.name);
+  m.set_name(ValidUtf8(spec.name));
   for (const std::string& argument : spec.command) m.add_command(argument);
   m.set_cwd(spec.cwd);
   for (const std::string& entry : spec.env) m.add_env(entry);
@@ -273,10 +274,45 @@ NodeJoined FromProto(const v1::NodeState& m) {
   return joined;
 }
 
+std::optional<Event> EventFrom(const std::string& node, Incarnation incarnation,
+                               const v1::NodeMessage& m) {
+  switch (m.message_case()) {
+    case v1::NodeMessage::kLease:
+      return LeaseRequested{node, incarnation, m.lease().request_id()};
+    case v1::NodeMessage::kStarted: {
+      WorkersStarted started{node, Epoch(m.started().epoch()), m.started().reserved_port(), {}};
+      for (const v1::WorkerState& worker : m.started().workers()) {
+        started.workers.push_back(FromProto(worker));
+      }
+      return started;
+    }
+    case v1::NodeMessage::kExited:
+      return WorkerExited{node, Epoch(m.exited().epoch()), m.exited().rank(),
+                          FromProto(m.exited().exit())};
+    case v1::NodeMessage::kGone:
+      return NodeEpochGone{node, Epoch(m.gone().epoch())};
+    case v1::NodeMessage::kProgress:
+      if (m.progress().rank() != 0) return std::nullopt;
+      return StepReached{Epoch(m.progress().epoch()),
+                         Step(static_cast<int64_t>(m.progress().step())),
+                         Step(static_cast<int64_t>(m.progress().total_steps()))};
+    case v1::NodeMessage::kShard:
+      return ShardPrepared{Epoch(m.shard().epoch()), Step(m.shard().step()),
+                           FromProto(m.shard().shard())};
+    case v1::NodeMessage::kPublished:
+      return CheckpointPublished{Epoch(m.published().epoch()), Step(m.published().step())};
+    case v1::NodeMessage::kRejected:
+      return CheckpointRejected{Epoch(m.rejected().epoch()), Step(m.rejected().step()),
+                                m.rejected().reason()};
+    default:
+      return std::nullopt;
+  }
+}
+
 v1::JobState ToProto(const JobDescription& job) {
   v1::JobState m;
   m.set_job_id(job.job_id);
-  m.set_name(job.name);
+  m.set_name(ValidUtf8(job.name));
   m.set_phase(JobPhaseName(job.view.phase));
   m.set_term(job.view.term.value);
   m.set_epoch(job.view.epoch.value);
@@ -291,7 +327,7 @@ v1::JobState ToProto(const JobDescription& job) {
     out->set_local_rank(place.local_rank);
     out->set_node(place.node);
   }
-  m.set_explain(job.view.explain);
+  m.set_explain(ValidUtf8(job.view.explain));
   m.set_job_folder(job.job_folder);
   m.set_log_folder(job.log_folder);
   m.set_checkpoint_folder(job.checkpoint_folder);

@@ -21,13 +21,6 @@ namespace {
 constexpr Duration kQuick = seconds(10);
 constexpr Duration kFirstBackoff = milliseconds(10);
 
-// The same for every life of a job's coordinator, so that a replay decides as the first run did.
-uint64_t SeedOf(absl::string_view job_id) {
-  uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (const char c : job_id) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
-  return hash;
-}
-
 }  // namespace
 
 CoordinatorProcess::CoordinatorProcess(Loop* loop, std::string job_id, std::string job_folder,
@@ -83,7 +76,7 @@ void CoordinatorProcess::Start() {
   options.log_file = absl::StrCat(job_folder_, "/coordinator.log");
   absl::StatusOr<Child> child =
       StartProgram({*program, "--job-folder", job_folder_, "--socket", socket_, "--ready-fd",
-                    absl::StrCat(ready->write.get()), "--seed", absl::StrCat(SeedOf(job_id_))},
+                    absl::StrCat(ready->write.get())},
                    options);
   if (!child.ok()) return callbacks_.on_failed(child.status());
   ours_ = true;

@@ -1,0 +1,70 @@
+// train-coordinator: coordinates one job. Started by traind, never by hand.
+#include <CLI/CLI.hpp>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "launcher/driver.h"
+#include "launcher/job_service.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/places.h"
+#include "runtime/base/program.h"
+#include "runtime/base/status.h"
+#include "runtime/rpc/unix_listener.h"
+
+namespace trainctl {
+namespace {
+
+absl::StatusOr<int> Run(const std::string& job_folder, const std::string& socket, int ready_fd) {
+  RETURN_IF_ERROR(MakePrivateFolder(FolderOf(socket)));
+  Loop loop;
+  ASSIGN_OR_RETURN(std::unique_ptr<Driver> driver, Driver::Open(&loop, job_folder));
+  JobServiceImpl service(&loop, driver.get());
+  ASSIGN_OR_RETURN(std::unique_ptr<UnixListener> listener,
+                   UnixListener::Listen(&loop, socket, {&service}));
+  TellReady(ready_fd, absl::OkStatus());
+  driver->Begin({[&listener] { listener->Close(); }, [&loop] { loop.Quit(0); }});
+  const int status = loop.Run();
+  listener->Close();
+  // Everybody has been told; what is left is memory.
+  std::fflush(nullptr);
+  std::_Exit(status);
+}
+
+int Main(int argc, char** argv) {
+  InitLog("coordinator");
+  std::signal(SIGPIPE, SIG_IGN);
+  CLI::App app{
+      "train-coordinator: coordinates one job. Started by traind; trainctl stop ends the job.\n\n"
+      "Example: train-coordinator --job-folder /var/lib/trainctl/jobs/ab12 --socket "
+      "/run/trainctl/ab12.job"};
+  app.set_version_flag("--version", absl::StrCat("train-coordinator ", TRAINCTL_VERSION));
+  std::string job_folder;
+  std::string socket;
+  int ready_fd = -1;
+  app.add_option("--job-folder", job_folder, "folder with the job's spec.pb and journal")
+      ->required()
+      ->type_name("DIR");
+  app.add_option("--socket", socket, "listen at this unix socket")->required()->type_name("PATH");
+  app.add_option("--ready-fd", ready_fd, "write one line to this descriptor when listening")
+      ->type_name("FD");
+  CLI11_PARSE(app, argc, argv);
+  const absl::StatusOr<int> status = Run(job_folder, socket, ready_fd);
+  if (status.ok()) return *status;
+  LogError("coordinate the job in ", job_folder, ": ", status.status().message());
+  TellReady(ready_fd, status.status());
+  return 1;
+}
+
+}  // namespace
+}  // namespace trainctl
+
+int main(int argc, char** argv) { return trainctl::Main(argc, argv); }

@@ -1,0 +1,375 @@
+#include "launcher/driver.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/wire.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/base/text.h"
+#include "runtime/checkpoint/reader.h"
+
+namespace trainctl {
+namespace {
+
+constexpr size_t kMaxSpecBytes = 8 << 20;
+// After a batch could not be made durable: the daemon's next coordinator finds out why.
+constexpr int kJournalStatus = 4;
+constexpr Duration kReportDelay = milliseconds(500);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Driver>> Driver::Open(Loop* loop, const std::string& job_folder) {
+  ASSIGN_OR_RETURN(const std::string bytes,
+                   ReadFile(JoinPath(job_folder, "spec.pb"), kMaxSpecBytes));
+  ASSIGN_OR_RETURN(JobSpec spec, DecodeSpec(bytes));
+  if (spec.job_folder != job_folder) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the job in ", job_folder, " was made for ", spec.job_folder,
+                     "; a job's folder must not be moved while it is to run"));
+  }
+  ASSIGN_OR_RETURN(Journal journal, Journal::Open(JoinPath(job_folder, "journal")));
+  return std::unique_ptr<Driver>(new Driver(loop, std::move(spec), std::move(journal)));
+}
+
+Driver::Driver(Loop* loop, JobSpec spec, Journal journal)
+    : loop_(loop),
+      spec_(std::move(spec)),
+      journal_(std::move(journal)),
+      term_(journal_.next_term()),
+      coordinator_(Coordinator::Replay(spec_, journal_.records())),
+      report_(spec_),
+      nodes_(term_,
+             {[this](const v1::NodeState& state) { OnJoined(state); },
+              [this](const std::string& node, Incarnation incarnation) {
+                watchers_.NodeHere(node, false);
+                ContinueEnding();
+                Tell(NodeLeft{node, incarnation, "its stream broke"});
+              },
+              [this](const std::string& node, Incarnation incarnation,
+                     const v1::NodeMessage& message) { OnMessage(node, incarnation, message); }}),
+      watchers_({[this] { return State(); }, [this](int owners) { Tell(FrontEndsChanged{owners}); },
+                 [this] { ContinueEnding(); },
+                 [this](const OutputFlow::Ask& ask) {
+                   v1::NodeOrder order;
+                   v1::OutputFrom* from = order.mutable_output_from();
+                   from->set_epoch(ask.log.epoch.value);
+                   from->set_rank(ask.log.rank);
+                   from->set_stream(static_cast<uint32_t>(ask.log.stream));
+                   from->set_offset(ask.offset);
+                   from->set_limit(ask.limit);
+                   nodes_.Send(ask.node, std::move(order));
+                 }}) {
+  const EpochFormed* last = nullptr;
+  for (const JournalRecord& record : journal_.records()) {
+    report_.Take(record, kNever);
+    finished_before_ = finished_before_ || std::holds_alternative<Finished>(record);
+    const auto* formed = std::get_if<EpochFormed>(&record);
+    if (formed == nullptr) continue;
+    last = formed;
+    // A front end may still be reading what an earlier epoch said last.
+    watchers_.OpenEpoch(formed->epoch, formed->ranks);
+  }
+  if (last == nullptr) return;
+  // The rendezvous of the living epoch goes on: its nodes publish again.
+  std::vector<std::string> node_of_rank;
+  for (const RankPlace& place : last->ranks) node_of_rank.push_back(place.node);
+  store_.Open(last->epoch, std::move(node_of_rank));
+}
+
+void Driver::Begin(Callbacks callbacks) {
+  callbacks_ = std::move(callbacks);
+  stepping_ = true;
+  Batch batch;
+  coordinator_.Start(Now(), WallClockNanos(), term_, &batch);
+  Perform(batch);
+  stepping_ = false;
+  Pump();
+}
+
+// One event at a time: what an action leads to comes after the batch that it is part of.
+void Driver::Tell(Event event) {
+  waiting_.push_back(std::move(event));
+  if (!stepping_) Pump();
+}
+
+void Driver::Pump() {
+  stepping_ = true;
+  for (size_t i = 0; i < waiting_.size() && !failed_; ++i) {
+    const Event next = std::move(waiting_[i]);
+    Batch batch;
+    coordinator_.Step(Now(), WallClockNanos(), next, &batch);
+    Perform(batch);
+  }
+  waiting_.clear();
+  stepping_ = false;
+  ArmTimer();
+}
+
+void Driver::Perform(const Batch& batch) {
+  if (failed_) return;
+  if (!batch.persist.empty()) {
+    if (const absl::Status status = journal_.Append(batch.persist); !status.ok()) {
+      return Fail(status);
+    }
+  }
+  const Instant now = Now();
+  for (const JournalRecord& record : batch.persist) {
+    report_.Take(record, now);
+    if (const auto* epoch = std::get_if<EpochFormed>(&record)) {
+      workers_.clear();
+      watchers_.OpenEpoch(epoch->epoch, epoch->ranks);
+    }
+  }
+  for (const Action& action : batch.perform) {
+    std::visit([this](const auto& a) { Do(a); }, action);
+  }
+  if (batch.persist.empty()) return;
+  ShowState();
+  // Off the path of a launch or a restart.
+  loop_->Cancel(report_timer_);
+  if (!outcome_.has_value()) {
+    report_timer_ = loop_->After(kReportDelay, [this] { WriteReport(); });
+  }
+}
+
+// Without its journal a coordinator must not act. Workers go on; the next one tells why it cannot
+// start, if it is the disk.
+void Driver::Fail(const absl::Status& status) {
+  failed_ = true;
+  LogError("make a decision durable: ", status.message());
+  v1::JobUpdate update;
+  update.mutable_announcement()->set_level(v1::Announcement::ERROR);
+  update.mutable_announcement()->set_text(
+      ValidUtf8(absl::StrCat("the journal of the job cannot be written: ", status.message())));
+  watchers_.Tell(update);
+  loop_->Quit(kJournalStatus);
+}
+
+// ---- Actions
+
+void Driver::Do(const StartWorkers& action) {
+  v1::NodeOrder order;
+  *order.mutable_start() = ToProto(action);
+  nodes_.Send(action.node, std::move(order));
+}
+
+void Driver::Do(const StopWorkers& action) {
+  v1::NodeOrder order;
+  order.mutable_stop()->set_epoch(action.epoch.value);
+  order.mutable_stop()->set_grace_ns(action.grace.count());
+  nodes_.Send(action.node, std::move(order));
+}
+
+void Driver::Do(const AnswerLease& action) {
+  v1::NodeOrder order;
+  order.mutable_lease()->set_request_id(action.request_id);
+  order.mutable_lease()->set_granted(action.granted);
+  order.mutable_lease()->set_lease_ns(action.lease.count());
+  nodes_.Send(action.node, std::move(order));
+}
+
+void Driver::Do(const GrantCommit& action) {
+  v1::NodeOrder order;
+  *order.mutable_grant() = ToProto(action);
+  nodes_.Send(action.node, std::move(order));
+}
+
+void Driver::Do(const RequestCheckpoint& action) {
+  v1::NodeOrder order;
+  order.mutable_checkpoint()->set_epoch(action.epoch.value);
+  order.mutable_checkpoint()->set_then_stop(action.then_stop);
+  nodes_.Send(action.node, std::move(order));
+}
+
+void Driver::Do(const FindCheckpoints&) {
+  CheckpointsFound found;
+  const absl::StatusOr<std::vector<Step>> steps = ListCheckpoints(spec_.checkpoint_folder);
+  if (!steps.ok()) {
+    Do(Announce{Announce::Level::kWarning,
+                absl::StrCat("looking for checkpoints: ", steps.status().message())});
+  } else {
+    for (const Step step : *steps) {
+      const absl::StatusOr<FoundCheckpoint> opened = OpenCheckpoint(spec_.checkpoint_folder, step);
+      if (opened.ok()) {
+        found.steps.push_back(step);
+      } else {
+        Do(Announce{Announce::Level::kWarning,
+                    absl::StrCat("checkpoint of step ", step.value,
+                                 " is not used: ", opened.status().message())});
+      }
+    }
+  }
+  Tell(std::move(found));
+}
+
+void Driver::Do(const OpenStore& action) { store_.Open(action.epoch, action.node_of_rank); }
+
+void Driver::Do(const Announce& action) {
+  v1::JobUpdate update;
+  update.mutable_announcement()->set_level(
+      static_cast<v1::Announcement::Level>(static_cast<int>(action.level)));
+  update.mutable_announcement()->set_text(ValidUtf8(action.text));
+  watchers_.Tell(update);
+}
+
+// ---- What nodes tell
+
+void Driver::RememberWorkers(const std::vector<WorkerState>& workers) {
+  for (const WorkerState& worker : workers) workers_[worker.rank] = worker;
+}
+
+void Driver::OnJoined(const v1::NodeState& state) {
+  NodeJoined joined = FromProto(state);
+  if (joined.epoch == coordinator_.View().epoch) RememberWorkers(joined.workers);
+  Tell(joined);
+  Publish(state.node(), {state.exchanges().begin(), state.exchanges().end()});
+  watchers_.NodeHere(state.node(), true);
+}
+
+void Driver::OnMessage(const std::string& node, Incarnation incarnation,
+                       const v1::NodeMessage& message) {
+  const Instant now = Now();
+  if (message.has_output()) {
+    watchers_.Output(node, message.output());
+    return OutputCame();
+  }
+  if (message.has_exchange()) return Publish(node, {message.exchange()});
+  if (message.has_metric()) {
+    report_.Metric(message.metric().name(), message.metric().value());
+    v1::JobUpdate update;
+    *update.mutable_metric() = message.metric();
+    return watchers_.Tell(update);
+  }
+  if (message.has_note()) {
+    v1::JobUpdate update;
+    *update.mutable_note() = message.note();
+    return watchers_.Tell(update);
+  }
+  std::optional<Event> event = EventFrom(node, incarnation, message);
+  if (message.has_progress()) OnProgress(message.progress());
+  if (!event.has_value()) return;
+  if (const auto* started = std::get_if<WorkersStarted>(&*event)) {
+    RememberWorkers(started->workers);
+    report_.Spawned(started->epoch, now);
+  } else if (const auto* exited = std::get_if<WorkerExited>(&*event)) {
+    WorkerState& worker = workers_[exited->rank];
+    worker.rank = exited->rank;
+    worker.running = false;
+    worker.exit = exited->exit;
+  } else if (const auto* gone = std::get_if<NodeEpochGone>(&*event)) {
+    report_.Gone(gone->epoch, now);
+  }
+  Tell(*event);
+}
+
+void Driver::OnProgress(const v1::Progress& progress) {
+  if (progress.rank() != 0) return;
+  v1::JobUpdate update;
+  *update.mutable_progress() = progress;
+  const Instant first_step =
+      progress.first_step_ns() > 0 ? Instant{progress.first_step_ns()} : kNever;
+  report_.Progress(std::get<ProgressSeen>(*FromProto(update)), first_step, Now());
+  update.mutable_progress()->set_samples_per_second(report_.samples_per_second());
+  watchers_.TellIfPrompt(update);
+}
+
+void Driver::Publish(const std::string& node, const std::vector<v1::Exchange>& exchanges) {
+  std::vector<Store::Publication> publications;
+  for (const v1::Exchange& exchange : exchanges) {
+    publications.push_back({Epoch(exchange.epoch()), exchange.rank(), exchange.name(),
+                            exchange.value(), Duration(exchange.timeout_ns())});
+  }
+  if (publications.empty()) return;
+  SendAnswers(store_.Publish(Now(), node, publications));
+  if (store_.last_completed() != kNever) {
+    report_.Connected(store_.epoch(), store_.last_completed());
+  }
+  ArmTimer();
+}
+
+void Driver::SendAnswers(const std::vector<Store::Answer>& answers) {
+  for (const Store::Answer& answer : answers) {
+    v1::NodeOrder order;
+    v1::ExchangeDone* done = order.mutable_exchange();
+    done->set_epoch(store_.epoch().value);
+    done->set_name(answer.name);
+    for (const std::string& value : answer.values) done->add_values(value);
+    done->set_error(ValidUtf8(answer.error));
+    nodes_.Send(answer.node, std::move(order));
+  }
+}
+
+// ---- What front ends ask
+
+void Driver::AddWatcher(WatchFeed* feed, const v1::WatchRequest& request) {
+  watchers_.Add(feed, request);
+  ContinueEnding();
+}
+
+v1::JobState Driver::State() const {
+  JobDescription description;
+  description.job_id = spec_.job_id;
+  description.name = spec_.name;
+  description.view = coordinator_.View();
+  description.job_folder = spec_.job_folder;
+  description.log_folder = spec_.log_folder;
+  description.checkpoint_folder = spec_.checkpoint_folder;
+  description.coordinator_pid = ::getpid();
+  for (const auto& [rank, worker] : workers_) description.workers.push_back(worker);
+  return ToProto(description);
+}
+
+void Driver::Stop(const StopAsked& order) { Tell(order); }
+
+absl::Status Driver::Signal(int signo) {
+  const JobView view = coordinator_.View();
+  if (view.phase != JobPhase::kRunning && view.phase != JobPhase::kStarting) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no worker runs to send a signal to: ", view.explain));
+  }
+  v1::NodeOrder order;
+  order.mutable_signal()->set_epoch(view.epoch.value);
+  order.mutable_signal()->set_signo(signo);
+  nodes_.SendToAll(order);
+  return absl::OkStatus();
+}
+
+void Driver::ShowState() {
+  v1::JobUpdate update;
+  *update.mutable_state() = State();
+  watchers_.TellIfPrompt(update);
+}
+
+// ---- Time and the report
+
+void Driver::ArmTimer() {
+  loop_->Cancel(timer_);
+  const Instant next = std::min(coordinator_.next_deadline(), store_.next_deadline());
+  if (next == kNever || failed_) return;
+  timer_ = loop_->At(next, [this] { OnTimer(); });
+}
+
+void Driver::OnTimer() {
+  SendAnswers(store_.Expire(Now()));
+  if (coordinator_.next_deadline() <= Now()) {
+    Tell(DeadlineReached{});
+  } else {
+    ArmTimer();
+  }
+}
+
+void Driver::WriteReport() {
+  if (const absl::Status status = report_.Write(WallClockNanos()); !status.ok()) {
+    Do(Announce{Announce::Level::kWarning, absl::StrCat("write the report: ", status.message())});
+  }
+}
+
+}  // namespace trainctl

@@ -1,0 +1,74 @@
+#include "launcher/job_service.h"
+
+#include <csignal>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/rpc/reply.h"
+
+namespace trainctl {
+namespace {
+
+constexpr size_t kMaxNameBytes = 200;  // who asked for a stop
+
+}  // namespace
+
+grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeOrder>* JobServiceImpl::Join(
+    grpc::CallbackServerContext*) {
+  auto* stream = new NodeStream(loop_);
+  loop_->Post([this, stream] { driver_->AddNode(stream); });
+  return stream;
+}
+
+grpc::ServerWriteReactor<v1::JobUpdate>* JobServiceImpl::Watch(grpc::CallbackServerContext*,
+                                                               const v1::WatchRequest* request) {
+  auto* feed = new WatchFeed(loop_);
+  loop_->Post([this, feed, wanted = *request] { driver_->AddWatcher(feed, wanted); });
+  return feed;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::Describe(grpc::CallbackServerContext* context,
+                                                   const v1::DescribeRequest*,
+                                                   v1::JobState* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([this, reply = Reply<v1::JobState>(reactor, response)]() mutable {
+    reply.Send(driver_->State());
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::Stop(grpc::CallbackServerContext* context,
+                                               const v1::StopRequest* request,
+                                               v1::StopReply* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  StopAsked order{request->by().substr(0, kMaxNameBytes), request->checkpoint(), request->now()};
+  if (order.by.empty()) order.by = "somebody who did not say who";
+  loop_->Post([this, order, reply = Reply<v1::StopReply>(reactor, response)]() mutable {
+    driver_->Stop(order);
+    reply.Send({});
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::Signal(grpc::CallbackServerContext* context,
+                                                 const v1::SignalRequest* request,
+                                                 v1::SignalReply* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const int signo = request->signo();
+  Reply<v1::SignalReply> reply(reactor, response);
+  if (signo < 1 || signo >= NSIG) {
+    reply.Fail(absl::InvalidArgumentError(
+        absl::StrCat("signal ", signo, ": signals go from 1 to ", NSIG - 1)));
+    return reactor;
+  }
+  loop_->Post([this, signo, reply = std::move(reply)]() mutable {
+    const absl::Status status = driver_->Signal(signo);
+    if (!status.ok()) return reply.Fail(status);
+    reply.Send({});
+  });
+  return reactor;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,71 @@
+#include "launcher/node_links.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace trainctl {
+
+void NodeLinks::Add(NodeStream* stream) {
+  ++open_streams_;
+  stream->on_message = [this, stream](const v1::NodeMessage& message) {
+    OnMessage(stream, message);
+  };
+  stream->on_cancel = [this, stream] { Left(stream); };
+  stream->on_closed = [this] {
+    if (--open_streams_ == 0 && on_empty_) std::exchange(on_empty_, nullptr)();
+  };
+  stream->Begin();
+}
+
+void NodeLinks::OnMessage(NodeStream* stream, const v1::NodeMessage& message) {
+  const auto found = joined_.find(stream);
+  if (found == joined_.end()) return First(stream, message);
+  callbacks_.on_message(found->second.node, found->second.incarnation, message);
+}
+
+void NodeLinks::First(NodeStream* stream, const v1::NodeMessage& message) {
+  if (!message.has_state() || message.state().node().empty()) {
+    return stream->Finish(absl::InvalidArgumentError("the first message must be the node's state"));
+  }
+  const std::string& node = message.state().node();
+  const Incarnation incarnation(message.state().incarnation());
+  if (const auto old = by_node_.find(node); old != by_node_.end()) {
+    if (joined_[old->second].incarnation > incarnation) {
+      return stream->Finish(absl::AbortedError("a newer daemon of this node has joined"));
+    }
+    joined_.erase(old->second);
+    old->second->Finish(absl::AbortedError("the node has joined again"));
+  }
+  by_node_[node] = stream;
+  joined_[stream] = {node, incarnation};
+  callbacks_.on_joined(message.state());
+}
+
+void NodeLinks::Left(NodeStream* stream) {
+  const auto found = joined_.find(stream);
+  if (found == joined_.end()) return;
+  const Joined left = found->second;
+  joined_.erase(found);
+  by_node_.erase(left.node);
+  callbacks_.on_left(left.node, left.incarnation);
+}
+
+void NodeLinks::Send(absl::string_view node, v1::NodeOrder order) {
+  const auto found = by_node_.find(node);
+  if (found == by_node_.end()) return;
+  order.set_term(term_.value);
+  found->second->Send(std::move(order));
+}
+
+void NodeLinks::SendToAll(const v1::NodeOrder& order) {
+  for (const auto& [node, stream] : by_node_) Send(node, order);
+}
+
+void NodeLinks::FinishAll(std::function<void()> on_empty) {
+  on_empty_ = std::move(on_empty);
+  if (open_streams_ == 0) return std::exchange(on_empty_, nullptr)();
+  for (auto& [node, stream] : by_node_) stream->Finish(absl::OkStatus());
+}
+
+}  // namespace trainctl

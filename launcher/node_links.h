@@ -1,0 +1,58 @@
+// The Join streams of a job's nodes: who is connected, and orders to them.
+#ifndef TRAINCTL_LAUNCHER_NODE_LINKS_H_
+#define TRAINCTL_LAUNCHER_NODE_LINKS_H_
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "proto/job.pb.h"
+#include "runtime/base/ids.h"
+#include "runtime/rpc/streams.h"
+
+namespace trainctl {
+
+using NodeStream = ServerStream<v1::NodeMessage, v1::NodeOrder>;
+
+// Lives on the loop's thread.
+class NodeLinks {
+ public:
+  struct Callbacks {
+    std::function<void(const v1::NodeState& state)> on_joined;
+    // The stream that `on_joined` announced broke. Not called for one that a newer replaced.
+    std::function<void(const std::string& node, Incarnation incarnation)> on_left;
+    std::function<void(const std::string& node, Incarnation incarnation,
+                       const v1::NodeMessage& message)>
+        on_message;
+  };
+  NodeLinks(Term term, Callbacks callbacks) : term_(term), callbacks_(std::move(callbacks)) {}
+
+  // A new stream, before anything is read from it.
+  void Add(NodeStream* stream);
+  // With our term. Dropped if the node is not connected: it tells its state when it is.
+  void Send(absl::string_view node, v1::NodeOrder order);
+  void SendToAll(const v1::NodeOrder& order);
+  // Ends every stream after what is queued; `on_empty` runs once all are closed.
+  void FinishAll(std::function<void()> on_empty);
+
+ private:
+  struct Joined {
+    std::string node;
+    Incarnation incarnation;
+  };
+  void OnMessage(NodeStream* stream, const v1::NodeMessage& message);
+  void First(NodeStream* stream, const v1::NodeMessage& message);
+  void Left(NodeStream* stream);
+
+  const Term term_;
+  Callbacks callbacks_;
+  std::map<std::string, NodeStream*, std::less<>> by_node_;
+  std::map<NodeStream*, Joined> joined_;  // those in by_node_
+  int open_streams_ = 0;
+  std::function<void()> on_empty_;
+};
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_LAUNCHER_NODE_LINKS_H_

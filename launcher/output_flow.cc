@@ -1,0 +1,132 @@
+#include "launcher/output_flow.h"
+
+#include <algorithm>
+
+namespace trainctl {
+namespace {
+
+// All requests together bound what may be on its way at once, however many logs there are.
+constexpr uint64_t kAllWindows = 8 << 20;
+constexpr uint64_t kMinWindow = 4 << 10;
+constexpr uint64_t kMaxWindow = 256 << 10;
+
+}  // namespace
+
+uint64_t OutputFlow::Window() const {
+  return std::clamp<uint64_t>(kAllWindows / std::max<size_t>(logs_.size(), 1), kMinWindow,
+                              kMaxWindow);
+}
+
+bool OutputFlow::Complete(const Log& log) {
+  if (log.cursors.empty()) return true;
+  if (!log.end.has_value()) return false;
+  return std::all_of(log.cursors.begin(), log.cursors.end(),
+                     [&log](const auto& cursor) { return cursor.second >= *log.end; });
+}
+
+std::vector<OutputFlow::Ask> OutputFlow::OpenEpoch(Epoch epoch,
+                                                   const std::vector<RankPlace>& ranks) {
+  current_ = std::max(current_, epoch);
+  std::erase_if(logs_, [this](const auto& entry) {
+    return entry.first.epoch < current_ && Complete(entry.second);
+  });
+  for (const RankPlace& place : ranks) {
+    for (const int stream : {1, 2}) {
+      Log& log = logs_[{epoch, place.rank, stream}];
+      log.node = place.node;
+      for (const auto& [watcher, room] : room_) log.cursors.emplace(watcher, 0);
+    }
+  }
+  return AskForAll();
+}
+
+std::vector<OutputFlow::Ask> OutputFlow::NodeHere(const std::string& node, bool here) {
+  for (auto& [key, log] : logs_) {
+    if (log.node == node) log.asked = false;
+  }
+  if (here) {
+    nodes_here_.insert(node);
+  } else {
+    nodes_here_.erase(node);
+  }
+  return AskForAll();
+}
+
+std::vector<OutputFlow::Ask> OutputFlow::AddWatcher(int watcher,
+                                                    const std::map<LogKey, uint64_t>& seen) {
+  room_[watcher] = true;
+  for (auto& [key, log] : logs_) {
+    const auto from = seen.find(key);
+    const bool wanted = key.epoch == current_ || from != seen.end();
+    if (wanted) log.cursors[watcher] = from == seen.end() ? 0 : from->second;
+  }
+  return AskForAll();
+}
+
+void OutputFlow::RemoveWatcher(int watcher) {
+  room_.erase(watcher);
+  for (auto& [key, log] : logs_) log.cursors.erase(watcher);
+}
+
+std::vector<OutputFlow::Ask> OutputFlow::SetRoom(int watcher, bool room) {
+  const auto found = room_.find(watcher);
+  if (found == room_.end() || found->second == room) return {};
+  found->second = room;
+  return room ? AskForAll() : std::vector<Ask>();
+}
+
+std::vector<OutputFlow::Piece> OutputFlow::Take(const std::string& node, const LogKey& key,
+                                                uint64_t offset, absl::string_view data) {
+  std::vector<Piece> pieces;
+  const auto found = logs_.find(key);
+  if (found == logs_.end() || found->second.node != node) return pieces;
+  Log& log = found->second;
+  const uint64_t end = offset + data.size();
+  if (data.empty()) log.end = offset;
+  for (auto& [watcher, cursor] : log.cursors) {
+    if (cursor < offset || cursor >= end) continue;
+    pieces.push_back({watcher, key, cursor, data.substr(cursor - offset)});
+    cursor = end;
+  }
+  // Bytes of an earlier request that was replaced leave the present one open.
+  if (offset == log.asked_from) log.asked_from = end;
+  if (data.empty() || log.asked_from >= log.asked_limit) log.asked = false;
+  return pieces;
+}
+
+std::vector<OutputFlow::Ask> OutputFlow::After(const LogKey& key) {
+  std::vector<Ask> asks;
+  if (const auto found = logs_.find(key); found != logs_.end()) {
+    AskFor(key, found->second, &asks);
+  }
+  return asks;
+}
+
+void OutputFlow::AskFor(const LogKey& key, Log& log, std::vector<Ask>* asks) const {
+  if (nodes_here_.count(log.node) == 0) return;
+  std::optional<uint64_t> next;
+  for (const auto& [watcher, cursor] : log.cursors) {
+    if (!room_.at(watcher) || (log.end.has_value() && cursor >= *log.end)) continue;
+    next = std::min(next.value_or(cursor), cursor);
+  }
+  // A watcher behind the open request is served first; the others wait for no more than a window.
+  if (!next.has_value() || (log.asked && *next >= log.asked_from)) return;
+  log.asked = true;
+  log.asked_from = *next;
+  log.asked_limit = *next + Window();
+  asks->push_back({log.node, key, log.asked_from, log.asked_limit});
+}
+
+std::vector<OutputFlow::Ask> OutputFlow::AskForAll() {
+  std::vector<Ask> asks;
+  for (auto& [key, log] : logs_) AskFor(key, log, &asks);
+  return asks;
+}
+
+bool OutputFlow::Drained() const {
+  return std::all_of(logs_.begin(), logs_.end(), [this](const auto& entry) {
+    return nodes_here_.count(entry.second.node) == 0 || Complete(entry.second);
+  });
+}
+
+}  // namespace trainctl

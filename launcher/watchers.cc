@@ -1,0 +1,115 @@
+#include "launcher/watchers.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace trainctl {
+
+void Watchers::Add(WatchFeed* feed, const v1::WatchRequest& request) {
+  const int id = next_id_++;
+  feeds_[id] = {feed, request.owner(), true};
+  feed->on_written = [this, id] { Written(id); };
+  feed->on_cancel = [this, id] { Cancelled(id); };
+  feed->on_closed = [this, id] {
+    feeds_.erase(id);
+    if (feeds_.empty() && on_empty_) std::exchange(on_empty_, nullptr)();
+  };
+  v1::JobUpdate first;
+  *first.mutable_state() = callbacks_.state();
+  Send(id, std::move(first));
+  if (request.output()) {
+    std::map<LogKey, uint64_t> seen;
+    for (const v1::OutputFrom& from : request.seen()) {
+      seen[{Epoch(from.epoch()), from.rank(), static_cast<int>(from.stream())}] = from.offset();
+    }
+    Ask(flow_.AddWatcher(id, seen));
+  }
+  CountOwners();
+}
+
+void Watchers::CountOwners() {
+  const auto owners = std::count_if(feeds_.begin(), feeds_.end(), [](const auto& entry) {
+    return entry.second.owner && entry.second.open;
+  });
+  if (owners == owners_) return;
+  owners_ = static_cast<int>(owners);
+  callbacks_.on_owners(owners_);
+}
+
+void Watchers::Cancelled(int id) {
+  flow_.RemoveWatcher(id);
+  feeds_[id].open = false;
+  CountOwners();
+  callbacks_.on_gone();
+}
+
+void Watchers::Send(int id, v1::JobUpdate update) {
+  Watcher& watcher = feeds_[id];
+  if (!watcher.open) return;
+  watcher.feed->Send(std::move(update));
+  const size_t queued = watcher.feed->queued_bytes();
+  if (queued > kMaxQueued) {
+    flow_.RemoveWatcher(id);
+    watcher.open = false;
+    watcher.feed->Finish(absl::ResourceExhaustedError("this front end reads too slowly"));
+    return CountOwners();
+  }
+  if (queued > kRoomBytes) flow_.SetRoom(id, false);
+}
+
+void Watchers::Written(int id) {
+  const Watcher& watcher = feeds_[id];
+  if (watcher.open && watcher.feed->queued_bytes() <= kRoomBytes / 2) {
+    Ask(flow_.SetRoom(id, true));
+  }
+}
+
+void Watchers::Tell(const v1::JobUpdate& update) {
+  // Send may call back into the owner, but never adds or erases a feed.
+  for (const auto& [id, watcher] : feeds_) Send(id, update);
+}
+
+void Watchers::TellIfPrompt(const v1::JobUpdate& update) {
+  for (const auto& [id, watcher] : feeds_) {
+    if (watcher.feed->queued_bytes() <= kRoomBytes) Send(id, update);
+  }
+}
+
+void Watchers::OpenEpoch(Epoch epoch, const std::vector<RankPlace>& ranks) {
+  Ask(flow_.OpenEpoch(epoch, ranks));
+}
+
+void Watchers::NodeHere(const std::string& node, bool here) { Ask(flow_.NodeHere(node, here)); }
+
+void Watchers::Output(const std::string& node, const v1::Output& output) {
+  const LogKey key{Epoch(output.epoch()), output.rank(), static_cast<int>(output.stream())};
+  for (const OutputFlow::Piece& piece : flow_.Take(node, key, output.offset(), output.data())) {
+    v1::JobUpdate update;
+    v1::Output* out = update.mutable_output();
+    out->set_epoch(output.epoch());
+    out->set_rank(output.rank());
+    out->set_stream(output.stream());
+    out->set_offset(piece.offset);
+    out->set_data(piece.data.data(), piece.data.size());
+    Send(piece.watcher, std::move(update));
+  }
+  Ask(flow_.After(key));
+}
+
+void Watchers::Ask(const std::vector<OutputFlow::Ask>& asks) {
+  for (const OutputFlow::Ask& ask : asks) callbacks_.on_ask(ask);
+}
+
+void Watchers::FinishAll(std::function<void()> on_empty) {
+  on_empty_ = std::move(on_empty);
+  if (feeds_.empty()) return std::exchange(on_empty_, nullptr)();
+  for (auto& [id, watcher] : feeds_) {
+    watcher.open = false;
+    watcher.feed->Finish(absl::OkStatus());
+  }
+}
+
+}  // namespace trainctl

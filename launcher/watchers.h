@@ -1,0 +1,72 @@
+// The Watch streams of a job's front ends.
+#ifndef TRAINCTL_LAUNCHER_WATCHERS_H_
+#define TRAINCTL_LAUNCHER_WATCHERS_H_
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "launcher/output_flow.h"
+#include "proto/job.pb.h"
+#include "runtime/rpc/streams.h"
+
+namespace trainctl {
+
+using WatchFeed = ServerFeed<v1::JobUpdate>;
+
+// Lives on the loop's thread.
+class Watchers {
+ public:
+  struct Callbacks {
+    std::function<v1::JobState()> state;  // what a new watcher gets first
+    std::function<void(int owners)> on_owners;
+    std::function<void()> on_gone;  // one watcher less
+    std::function<void(const OutputFlow::Ask& ask)> on_ask;
+  };
+  explicit Watchers(Callbacks callbacks) : callbacks_(std::move(callbacks)) {}
+
+  // Takes a feed on which nothing was sent yet.
+  void Add(WatchFeed* feed, const v1::WatchRequest& request);
+  // To everybody. One whose queue is longer than kMaxQueued is cut off: it comes back, is told the
+  // state, and continues its output where it was.
+  void Tell(const v1::JobUpdate& update);
+  // The same, but left out where the watcher is behind: a newer one makes up for it.
+  void TellIfPrompt(const v1::JobUpdate& update);
+
+  // Output: see OutputFlow.
+  void OpenEpoch(Epoch epoch, const std::vector<RankPlace>& ranks);
+  void NodeHere(const std::string& node, bool here);
+  void Output(const std::string& node, const v1::Output& output);
+  bool OutputDrained() const { return flow_.Drained(); }
+
+  int count() const { return static_cast<int>(feeds_.size()); }
+  // Ends every feed after what is queued; `on_empty` runs once all are closed.
+  void FinishAll(std::function<void()> on_empty);
+
+  static constexpr size_t kRoomBytes = 1 << 20;
+  static constexpr size_t kMaxQueued = 16 << 20;
+
+ private:
+  struct Watcher {
+    WatchFeed* feed = nullptr;
+    bool owner = false;
+    bool open = true;  // not told to finish yet
+  };
+  void Send(int id, v1::JobUpdate update);
+  void Written(int id);
+  void Cancelled(int id);
+  void Ask(const std::vector<OutputFlow::Ask>& asks);
+  void CountOwners();
+
+  Callbacks callbacks_;
+  OutputFlow flow_;
+  std::map<int, Watcher> feeds_;
+  int next_id_ = 0;
+  int owners_ = 0;
+  std::function<void()> on_empty_;
+};
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_LAUNCHER_WATCHERS_H_

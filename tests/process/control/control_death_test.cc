@@ -1,0 +1,204 @@
+// Any process may be killed at any instruction.
+#include <csignal>
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "gmock/gmock.h"
+#include "runtime/base/file.h"
+#include "tests/process/control/control_fixture.h"
+
+namespace trainctl::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Writes its pid and then waits until the file `go` is there.
+constexpr char kWorker[] =
+    "echo $$ > pid.$TRAINCTL_EPOCH.$RANK.tmp; "
+    "mv pid.$TRAINCTL_EPOCH.$RANK.tmp pid.$TRAINCTL_EPOCH.$RANK; echo epoch $TRAINCTL_EPOCH; "
+    "while [ ! -e go ]; do sleep 0.01; done; echo last";
+
+class ControlDeath : public Control {
+ protected:
+  pid_t Worker(int epoch, int rank) {
+    const std::string path = File(absl::StrCat("pid.", epoch, ".", rank));
+    pid_t pid = 0;
+    WaitUntil(
+        [&] {
+          const auto text = ReadFile(path);
+          return text.ok() && absl::SimpleAtoi(absl::StripSuffix(*text, "\n"), &pid);
+        },
+        path);
+    return pid;
+  }
+  void Go() { ASSERT_TRUE(WriteFileAtomically(File("go"), "").ok()); }
+};
+
+TEST_F(ControlDeath, ACoordinatorThatIsKilledComesBackAndTrainingGoesOn) {
+  ASSERT_TRUE(StartDaemon().ok());
+  const StartedJob job = Submit(Spec(kWorker));
+  FrontEnd front(job.job_socket, {.output = true, .owner = true});
+  const pid_t first = Worker(0, 0);
+  const pid_t second = Worker(0, 1);
+  const pid_t coordinator = ProcessOf("train-coordinator");
+  ASSERT_NE(coordinator, 0);
+  ASSERT_EQ(::kill(coordinator, SIGKILL), 0);
+  front.Await([&](FrontEnd& f) { return f.State().view.term == Term(2); }, "the second term");
+  EXPECT_NE(front.State().coordinator_pid, coordinator);
+  EXPECT_TRUE(Alive(first) && Alive(second));
+  Go();
+  const auto ended = front.AwaitEnd();
+  ASSERT_TRUE(ended.has_value()) << front.end_status();
+  EXPECT_EQ(ended->outcome, "succeeded") << ended->reason;
+  EXPECT_EQ(front.Output(0), "epoch 0\nlast\n");
+  EXPECT_EQ(front.Output(1), "epoch 0\nlast\n");
+  EXPECT_TRUE(AwaitDaemonEnd());
+}
+
+TEST_F(ControlDeath, WhatHappenedWhileThereWasNoCoordinatorIsTold) {
+  ASSERT_TRUE(StartDaemon().ok());
+  JobSpec spec = Spec(kWorker);
+  spec.max_restarts = 1;
+  const StartedJob job = Submit(spec);
+  FrontEnd front(job.job_socket, {.output = true, .owner = true});
+  const pid_t worker = Worker(0, 1);
+  Worker(0, 0);
+  ASSERT_EQ(::kill(ProcessOf("train-coordinator"), SIGKILL), 0);
+  ASSERT_EQ(::kill(worker, SIGKILL), 0);
+  Worker(1, 0);
+  Worker(1, 1);
+  Go();
+  const auto ended = front.AwaitEnd();
+  ASSERT_TRUE(ended.has_value()) << front.end_status();
+  EXPECT_EQ(ended->outcome, "succeeded") << ended->reason;
+  EXPECT_TRUE(AwaitDaemonEnd());
+}
+
+TEST_F(ControlDeath, ADaemonThatIsKilledIsReplacedAndNothingIsLost) {
+  ASSERT_TRUE(StartDaemon().ok());
+  const StartedJob job = Submit(Spec(kWorker));
+  FrontEnd front(job.job_socket, {.output = true, .owner = true});
+  const pid_t first = Worker(0, 0);
+  const pid_t second = Worker(0, 1);
+  KillDaemon();
+  EXPECT_TRUE(Alive(first) && Alive(second));
+  ASSERT_TRUE(StartDaemon({"--private", "--adopt", job.job_id}).ok());
+  Go();
+  const auto ended = front.AwaitEnd();
+  ASSERT_TRUE(ended.has_value()) << front.end_status();
+  EXPECT_EQ(ended->outcome, "succeeded") << ended->reason;
+  EXPECT_EQ(front.Output(0), "epoch 0\nlast\n");
+  EXPECT_TRUE(AwaitDaemonEnd());
+}
+
+TEST_F(ControlDeath, AUsersDaemonTakesOverItsOwnJobsWhenItComesBack) {
+  ASSERT_TRUE(StartDaemon({}).ok());
+  const StartedJob job = Submit(Spec(kWorker));
+  FrontEnd front(job.job_socket, {.output = true, .owner = true});
+  Worker(0, 0);
+  Worker(0, 1);
+  KillDaemon();
+  ASSERT_TRUE(StartDaemon({}).ok());
+  const auto described = NodeClient(daemon_socket_).Describe();
+  ASSERT_TRUE(described.ok()) << described.status();
+  EXPECT_THAT(described->jobs, ::testing::ElementsAre(job.job_id));
+  Go();
+  const auto ended = front.AwaitEnd();
+  ASSERT_TRUE(ended.has_value()) << front.end_status();
+  EXPECT_EQ(ended->outcome, "succeeded") << ended->reason;
+  WaitUntil([&] { return NodeClient(daemon_socket_).Describe()->jobs.empty(); },
+            "the daemon to be done with the job");
+}
+
+TEST_F(ControlDeath, CoordinatorAndDaemonKilledAtOnceComeBack) {
+  ASSERT_TRUE(StartDaemon().ok());
+  const StartedJob job = Submit(Spec(kWorker));
+  FrontEnd front(job.job_socket, {.output = true, .owner = true});
+  const pid_t first = Worker(0, 0);
+  const pid_t second = Worker(0, 1);
+  const pid_t coordinator = ProcessOf("train-coordinator");
+  KillDaemon();
+  ASSERT_EQ(::kill(coordinator, SIGKILL), 0);
+  ASSERT_TRUE(StartDaemon({"--private", "--adopt", job.job_id}).ok());
+  front.Await([&](FrontEnd& f) { return f.State().view.term == Term(2); }, "the second term");
+  EXPECT_TRUE(Alive(first) && Alive(second));
+  Go();
+  const auto ended = front.AwaitEnd();
+  ASSERT_TRUE(ended.has_value()) << front.end_status();
+  EXPECT_EQ(ended->outcome, "succeeded") << ended->reason;
+  EXPECT_TRUE(AwaitDaemonEnd());
+}
+
+class ShimDeath : public ControlDeath, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(ShimDeath, StartsANewEpochOnANewShim) {
+  const bool both = GetParam();
+  ASSERT_TRUE(StartDaemon().ok());
+  const StartedJob job = Submit(Spec(kWorker));
+  FrontEnd front(job.job_socket, {.output = true, .owner = true});
+  const pid_t first = Worker(0, 0);
+  const pid_t second = Worker(0, 1);
+  std::vector<pid_t> shims;
+  for (const pid_t pid : ProcessesNaming(job.job_folder)) {
+    const auto name = ReadFile(absl::StrCat("/proc/", pid, "/comm"));
+    if (name.ok() && name->substr(0, 5) == "shim-") shims.push_back(pid);
+  }
+  ASSERT_EQ(shims.size(), 2u);
+  std::sort(shims.begin(), shims.end());
+  ASSERT_EQ(::kill(shims[both ? 0 : 1], SIGKILL), 0);
+  Worker(1, 0);
+  Worker(1, 1);
+  EXPECT_FALSE(Alive(first) || Alive(second));
+  Go();
+  const auto ended = front.AwaitEnd();
+  ASSERT_TRUE(ended.has_value()) << front.end_status();
+  EXPECT_EQ(ended->outcome, "succeeded") << ended->reason;
+  EXPECT_TRUE(AwaitDaemonEnd());
+}
+
+INSTANTIATE_TEST_SUITE_P(Half, ShimDeath, ::testing::Bool(), [](const auto& info) {
+  return info.param ? "KeeperKilled" : "SupervisorKilled";
+});
+
+TEST_F(ControlDeath, NothingIsLeftAfterTheLeaseWhenEverythingElseIsKilled) {
+  ASSERT_TRUE(StartDaemon().ok());
+  JobSpec spec = Spec(kWorker);
+  spec.lease = milliseconds(500);
+  const StartedJob job = Submit(spec);
+  const pid_t first = Worker(0, 0);
+  const pid_t second = Worker(0, 1);
+  const pid_t coordinator = ProcessOf("train-coordinator");
+  KillDaemon();
+  ASSERT_EQ(::kill(coordinator, SIGKILL), 0);
+  WaitUntil([&] { return !Alive(first) && !Alive(second); }, "the lease to end the workers");
+  WaitUntil([&] { return ProcessesNaming(job.job_folder).empty(); }, "the shim to end");
+}
+
+TEST_F(ControlDeath, AJobWhoseProcessesAreAllGoneIsResumed) {
+  ASSERT_TRUE(StartDaemon().ok());
+  JobSpec spec = Spec(kWorker);
+  spec.lease = milliseconds(500);
+  const StartedJob job = Submit(spec);
+  Worker(0, 0);
+  Worker(0, 1);
+  const pid_t coordinator = ProcessOf("train-coordinator");
+  KillDaemon();
+  ASSERT_EQ(::kill(coordinator, SIGKILL), 0);
+  WaitUntil([&] { return ProcessesNaming(job.job_folder).empty(); }, "the shim to end");
+  ASSERT_TRUE(StartDaemon().ok());
+  const auto resumed = NodeClient(daemon_socket_).Resume(job.job_folder);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  FrontEnd front(resumed->job_socket, {.output = true, .owner = true});
+  Worker(1, 0);
+  Go();
+  const auto ended = front.AwaitEnd();
+  ASSERT_TRUE(ended.has_value()) << front.end_status();
+  EXPECT_EQ(ended->outcome, "succeeded") << ended->reason;
+  EXPECT_TRUE(AwaitDaemonEnd());
+}
+
+}  // namespace
+}  // namespace trainctl::testing
