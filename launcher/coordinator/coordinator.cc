@@ -204,7 +204,8 @@ void CoordinatorState::MemberIsBack(const Node& node, const std::vector<WorkerSt
   }
   if (knows_epoch) {
     members_.MarkStarted(node.name, node.reserved_port);
-    if (stop_) AskCheckpoint(node);
+    if (node.gone) members_.MarkGone(node.name);
+    if (stop_ && !node.gone) AskCheckpoint(node);
     TakeExits(node.name, workers);
     TryRun();
     return JudgeEpoch();

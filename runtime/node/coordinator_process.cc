@@ -105,7 +105,10 @@ void CoordinatorProcess::Died() {
       ours_ && ::waitid(static_cast<idtype_t>(3 /* P_PIDFD */), pidfd_.get(), &info, WEXITED) == 0;
   loop_->Unwatch(pidfd_.get());
   pidfd_.Close();
-  if (known && info.si_code == CLD_EXITED && info.si_status == 0) return callbacks_.on_over();
+  // One that was not our child tells no status, but one that ends well removes its socket.
+  const bool ended_well = known ? info.si_code == CLD_EXITED && info.si_status == 0
+                                : ::access(socket_.c_str(), F_OK) < 0;
+  if (ended_well) return callbacks_.on_over();
   if (!refused_.ok()) return callbacks_.on_failed(refused_);
   const std::string death = !known ? "ended"
                             : info.si_code == CLD_EXITED

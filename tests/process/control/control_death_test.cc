@@ -192,7 +192,6 @@ TEST_F(ControlDeath, AJobWhoseProcessesAreAllGoneIsResumed) {
   const auto resumed = NodeClient(daemon_socket_).Resume(job.job_folder);
   ASSERT_TRUE(resumed.ok()) << resumed.status();
   FrontEnd front(resumed->job_socket, {.output = true, .owner = true});
-  Worker(1, 0);
   Go();
   const auto ended = front.AwaitEnd();
   ASSERT_TRUE(ended.has_value()) << front.end_status();
