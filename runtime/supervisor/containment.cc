@@ -81,7 +81,8 @@ std::vector<Descendant> ListDescendants() {
   }
 }
 
-void SignalDescendants(int signo, const std::function<bool(const Descendant&)>& wanted) {
+void SignalDescendants(std::initializer_list<int> signos,
+                       const std::function<bool(const Descendant&)>& wanted) {
   for (const Descendant& process : ListDescendants()) {
     if (process.zombie || !wanted(process)) continue;
     const Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
@@ -91,7 +92,9 @@ void SignalDescendants(int signo, const std::function<bool(const Descendant&)>& 
     const bool ours =
         again.has_value() && (again->parent == process.parent || again->parent == ::getpid());
     if (!ours) continue;
-    ::syscall(SYS_pidfd_send_signal, pidfd.get(), signo, nullptr, 0);
+    for (const int signo : signos) {
+      ::syscall(SYS_pidfd_send_signal, pidfd.get(), signo, nullptr, 0);
+    }
   }
 }
 
@@ -117,7 +120,7 @@ void KillAllDescendants() {
   sigaddset(&child, SIGCHLD);
   long wait_ns = 1'000'000;
   while (ReapChildren([](const Reaped&) {})) {
-    SignalDescendants(SIGKILL, [](const Descendant&) { return true; });
+    SignalDescendants({SIGKILL}, [](const Descendant&) { return true; });
     const timespec wait{0, wait_ns};
     // Ends early at each death; the bound covers what was forked during the listing.
     ::sigtimedwait(&child, nullptr, &wait);

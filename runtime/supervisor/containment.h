@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <initializer_list>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,9 +28,11 @@ struct Descendant {
 // forked during the call may be missing: callers repeat until ReapChildren finds none.
 std::vector<Descendant> ListDescendants();
 
-// Signals every living descendant for which `wanted` holds. A pid is signalled only after a pidfd
-// for it is held and its parent is seen to be ours still, so that a reused pid is never hit.
-void SignalDescendants(int signo, const std::function<bool(const Descendant&)>& wanted);
+// Sends `signos` to every living descendant for which `wanted` holds. A pid is signalled only after
+// a pidfd for it is held and its parent is seen to be ours still, so that a reused pid is never
+// hit.
+void SignalDescendants(std::initializer_list<int> signos,
+                       const std::function<bool(const Descendant&)>& wanted);
 
 // How a reaped child ended, as wait reports it.
 struct Reaped {

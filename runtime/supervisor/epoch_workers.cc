@@ -23,7 +23,8 @@ constexpr int kTailLines = 20;
 constexpr size_t kErrorJsonBytes = 64 * 1024;
 constexpr size_t kDrainBytes = 256 * 1024;   // per wake-up, so that frames are never kept waiting
 constexpr size_t kLastDrainBytes = 1 << 20;  // the largest a pipe can usually hold
-constexpr Duration kLongestKillPause = milliseconds(50);
+constexpr Duration kShortestPause = milliseconds(1);
+constexpr Duration kLongestPause = milliseconds(50);
 // What a worker that ended by itself left behind may clean up (shared memory, for one) this long.
 constexpr Duration kStrayGrace = seconds(1);
 
@@ -51,7 +52,8 @@ EpochWorkers::EpochWorkers(Loop& loop, frame::StartEpoch start, std::string sock
       socket_path_(std::move(socket_path)),
       pages_(pages),
       forwarder_(forwarder),
-      callbacks_(std::move(callbacks)) {
+      callbacks_(std::move(callbacks)),
+      kill_pause_(kShortestPause) {
   workers_.resize(start_.workers.size());
   for (size_t i = 0; i < workers_.size(); ++i) workers_[i].launch = std::move(start_.workers[i]);
   start_.workers.clear();
@@ -71,7 +73,6 @@ EpochWorkers::~EpochWorkers() {
 void EpochWorkers::Start() {
   for (size_t i = 0; i < workers_.size(); ++i) StartWorker(i);
   CheckStarted();
-  Reap();
 }
 
 void EpochWorkers::StartWorker(size_t index) {
@@ -195,9 +196,13 @@ void EpochWorkers::Stop(Duration grace, absl::string_view reason) {
   for (Worker& worker : workers_) {
     StepWorker(worker, now ? SlotEvent::kKillRequested : SlotEvent::kStopRequested, until);
   }
-  if (now) return KillStrays();
-  TerminateStrays();
+  if (now) return ArmKill();
   ArmGrace(until);
+  // Finding strays means reading all of /proc: not before the groups have had their chance.
+  if (!strays_terminated_) {
+    loop_.Cancel(kill_timer_);
+    kill_timer_ = loop_.After(kShortestPause, [this] { TerminateStrays(); });
+  }
 }
 
 void EpochWorkers::Signal(int signo) {
@@ -218,9 +223,8 @@ bool EpochWorkers::InWorkerGroup(pid_t group) const {
 void EpochWorkers::TerminateStrays() {
   if (std::exchange(strays_terminated_, true)) return;
   // Members of a worker's group have had the signal; a second one often means "at once".
-  const auto outside = [this](const Descendant& d) { return !InWorkerGroup(d.group); };
-  SignalDescendants(SIGTERM, outside);
-  SignalDescendants(SIGCONT, outside);
+  SignalDescendants({SIGTERM, SIGCONT},
+                    [this](const Descendant& d) { return !InWorkerGroup(d.group); });
 }
 
 void EpochWorkers::ArmGrace(Instant until) {
@@ -234,21 +238,21 @@ void EpochWorkers::OnGraceOver() {
   Reap();
   if (gone_) return;
   for (Worker& worker : workers_) StepWorker(worker, SlotEvent::kGraceOver);
-  KillStrays();
+  ArmKill();
 }
 
-void EpochWorkers::KillStrays() {
-  if (gone_) return;
+void EpochWorkers::ArmKill() {
   killing_ = true;
-  SignalDescendants(SIGKILL, [](const Descendant&) { return true; });
-  // Again for what was forked meanwhile; the pause grows so that a process that cannot die yet
-  // costs nothing.
   loop_.Cancel(kill_timer_);
+  // Again for what is forked meanwhile; the pause grows so that a process that cannot die yet
+  // costs nothing.
   kill_timer_ = loop_.After(kill_pause_, [this] {
     Reap();
-    KillStrays();
+    if (gone_) return;
+    SignalDescendants({SIGKILL}, [](const Descendant&) { return true; });
+    ArmKill();
   });
-  kill_pause_ = std::min(kill_pause_ * 2, kLongestKillPause);
+  kill_pause_ = std::min(kill_pause_ * 2, kLongestPause);
 }
 
 void EpochWorkers::Reap() {

@@ -51,11 +51,11 @@ class EpochWorkers {
   EpochWorkers(const EpochWorkers&) = delete;
   EpochWorkers& operator=(const EpochWorkers&) = delete;
 
-  void Start();
+  void Start();  // a Reap must follow, for there may be no child that ends
   // SIGTERM now and SIGKILL after `grace`; zero: SIGKILL now. A later call can only shorten it.
   void Stop(Duration grace, absl::string_view reason);
   void Signal(int signo);  // to the workers' main processes
-  void Reap();             // after SIGCHLD
+  void Reap();             // after Start and SIGCHLD
 
   int64_t epoch() const { return start_.epoch; }
   bool started() const { return started_; }
@@ -102,7 +102,7 @@ class EpochWorkers {
   void TerminateStrays();
   void ArmGrace(Instant until);
   void OnGraceOver();
-  void KillStrays();
+  void ArmKill();
   bool InWorkerGroup(pid_t group) const;
 
   Loop& loop_;
@@ -121,8 +121,8 @@ class EpochWorkers {
   bool strays_terminated_ = false;
   Instant grace_until_ = kNever;
   Loop::TimerId grace_timer_{};
-  Loop::TimerId kill_timer_{};
-  Duration kill_pause_ = milliseconds(1);
+  Loop::TimerId kill_timer_{};  // the next walk through what is left
+  Duration kill_pause_;
 };
 
 }  // namespace trainctl

@@ -1,5 +1,4 @@
-// Starting one worker. The caller is single-threaded, so the child may run ordinary code between
-// fork and exec.
+// Starting one worker.
 #ifndef TRAINCTL_RUNTIME_SUPERVISOR_PROCESS_H_
 #define TRAINCTL_RUNTIME_SUPERVISOR_PROCESS_H_
 
@@ -38,8 +37,9 @@ struct WorkerProcess {
 // Forks a child that becomes a session leader with stdin from /dev/null, default signal
 // dispositions, an empty signal mask, the descriptor limit from before RaiseDescriptorLimit and
 // only descriptors 0, 1, 2, and executes the program. argv[0] without a slash is looked up in the
-// child's own PATH. Returns at once; RESOURCE_EXHAUSTED if there is no room for a process or a
-// descriptor. REQUIRES: this process has its descriptors 0, 1 and 2 open.
+// child's own PATH. Returns when the program is executed or has failed to be;
+// RESOURCE_EXHAUSTED if there is no room for a process or a descriptor. REQUIRES: this process has
+// its descriptors 0, 1 and 2 open.
 absl::StatusOr<WorkerProcess> Fork(const ProcessSpec& spec);
 
 struct ExecResult {

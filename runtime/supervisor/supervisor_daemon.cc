@@ -90,9 +90,10 @@ void Supervisor::OnStartEpoch(frame::StartEpoch& start) {
                                             kept_.pages, forwarder_, WorkerCallbacks());
   workers_->Start();
   forwarder_.EndStart();
-  Pump();
   SendLeaseRequest();
   ArmProgress();
+  // Last: short-lived workers may be gone already, and EpochGone must follow all the above.
+  workers_->Reap();
 }
 
 void Supervisor::OnStopEpoch(const frame::StopEpoch& stop) {
