@@ -11,7 +11,7 @@ struct Factors {
   float keep, step_size, beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon, gradient_scale;
 };
 
-TRAINCTL_INLINE void UpdateBody(const Factors& f, float* __restrict p, float* __restrict g,
+TRAINCTL_INLINE void UpdateBody(const Factors& f, float* __restrict p, const float* __restrict g,
                                 float* __restrict m, float* __restrict v, int64_t n) {
   const Factors c = f;
   for (int64_t i = 0; i < n; ++i) {
@@ -21,17 +21,16 @@ TRAINCTL_INLINE void UpdateBody(const Factors& f, float* __restrict p, float* __
     m[i] = first;
     v[i] = second;
     p[i] = c.keep * p[i] - c.step_size * first / (__builtin_sqrtf(second) + c.epsilon);
-    g[i] = 0;
   }
 }
 
 TRAINCTL_MULTIVERSION(void, Update,
-                      (const Factors& f, float* p, float* g, float* m, float* v, int64_t n),
+                      (const Factors& f, float* p, const float* g, float* m, float* v, int64_t n),
                       (f, p, g, m, v, n))
 
 }  // namespace
 
-void AdamW(const AdamWStep& step, float* parameter, float* gradient, float* first_moment,
+void AdamW(const AdamWStep& step, float* parameter, const float* gradient, float* first_moment,
            float* second_moment, int64_t n) {
   // Both bias corrections go into the step size and epsilon:
   // lr m / c1 / (sqrt(v) / sqrt(c2) + eps) = (lr sqrt(c2) / c1) m / (sqrt(v) + eps sqrt(c2)).

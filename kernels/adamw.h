@@ -17,8 +17,7 @@ struct AdamWStep {
 // With g = gradient * gradient_scale, for each of n elements:
 //   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g²,
 //   p = p (1 - lr decay) - lr m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + epsilon).
-// Leaves the gradient zero, ready for the next accumulation.
-void AdamW(const AdamWStep& step, float* parameter, float* gradient, float* first_moment,
+void AdamW(const AdamWStep& step, float* parameter, const float* gradient, float* first_moment,
            float* second_moment, int64_t n);
 
 }  // namespace trainctl::ops

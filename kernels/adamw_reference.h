@@ -8,7 +8,7 @@
 
 namespace trainctl::reference {
 
-inline void AdamW(const ops::AdamWStep& s, double* p, double* g, double* m, double* v, int64_t n) {
+inline void AdamW(const ops::AdamWStep& s, double* p, const double* g, double* m, double* v, int64_t n) {
   const double t = static_cast<double>(s.step);
   for (int64_t i = 0; i < n; ++i) {
     const double gradient = g[i] * s.gradient_scale;
@@ -18,7 +18,6 @@ inline void AdamW(const ops::AdamWStep& s, double* p, double* g, double* m, doub
     const double second = v[i] / (1 - std::pow(s.beta2, t));
     p[i] -= s.learning_rate * s.weight_decay * p[i];
     p[i] -= s.learning_rate * first / (std::sqrt(second) + s.epsilon);
-    g[i] = 0;
   }
 }
 

@@ -15,8 +15,7 @@ struct SgdStep {
 
 // With g = gradient * gradient_scale + weight_decay p, for each of n elements:
 //   velocity = momentum velocity + g,  p = p - lr velocity.
-// Leaves the gradient zero, ready for the next accumulation.
-void Sgd(const SgdStep& step, float* parameter, float* gradient, float* velocity, int64_t n);
+void Sgd(const SgdStep& step, float* parameter, const float* gradient, float* velocity, int64_t n);
 
 }  // namespace trainctl::ops
 

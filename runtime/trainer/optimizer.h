@@ -34,8 +34,8 @@ class Optimizer {
   Optimizer(const OptimizerOptions& options, std::vector<ParameterSpec> parameters);
 
   // One update of every parameter. `step` counts from 0 and is the only number besides state() that
-  // an update depends on. Gradients are multiplied by gradient_scale first (clipping), and are zero
-  // afterwards, ready for the next accumulation. Pointers are in the order of the specs.
+  // an update depends on. Gradients are multiplied by gradient_scale first (clipping). Pointers are
+  // in the order of the specs.
   void Step(const std::vector<float*>& parameters, const std::vector<float*>& gradients,
             double learning_rate, double gradient_scale, int64_t step);
 

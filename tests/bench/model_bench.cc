@@ -76,6 +76,7 @@ double SamplesPerSecond(Model& model, const Data& data, const Flags& flags) {
   Optimizer optimizer({.kind = OptimizerOptions::Kind::kAdamW}, model.parameters());
   int64_t step = 0;
   const auto one_step = [&] {
+    for (auto& gradient : gradients) std::fill(gradient.begin(), gradient.end(), 0.0f);
     model.ForwardBackward(data.batch, 1.0f / static_cast<float>(data.losses),
                           static_cast<uint64_t>(step), [](int) {});
     optimizer.Step(p, g, 1e-3, 1, step++);

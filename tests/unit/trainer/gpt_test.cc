@@ -140,8 +140,7 @@ TEST(Gpt, LearnsAShortTextByHeart) {
   for (int64_t step = 0; step < 250; ++step) {
     c.model().ForwardBackward(batch, 1.0f / (2 * kLength), static_cast<uint64_t>(step),
                               IgnoreReady);
-    optimizer.Step(ModelCase::Pointers(c.parameters()), ModelCase::Pointers(c.gradients()), 3e-3, 1,
-                   step);
+    c.Update(optimizer, 3e-3, step);
   }
   const EvaluateResult result = c.model().Evaluate(batch);
   EXPECT_EQ(result.correct, 2 * kLength);

@@ -99,8 +99,7 @@ TEST(Mlp, LearnsItsTrainingData) {
   const Batch batch = data.Slice(0, kSamples);
   for (int64_t step = 0; step < 200; ++step) {
     c.model().ForwardBackward(batch, 1.0f / kSamples, static_cast<uint64_t>(step), IgnoreReady);
-    optimizer.Step(ModelCase::Pointers(c.parameters()), ModelCase::Pointers(c.gradients()), 1e-2, 1,
-                   step);
+    c.Update(optimizer, 1e-2, step);
   }
   const EvaluateResult result = c.model().Evaluate(batch);
   EXPECT_EQ(result.correct, kSamples);

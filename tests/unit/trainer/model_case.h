@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/trainer/model.h"
+#include "runtime/trainer/optimizer.h"
 
 namespace trainctl {
 
@@ -37,6 +38,10 @@ class ModelCase {
   Model& model() { return *model_; }
   std::vector<std::vector<float>>& parameters() { return parameters_; }
   std::vector<std::vector<float>>& gradients() { return gradients_; }
+  void Update(Optimizer& optimizer, double learning_rate, int64_t step) {
+    optimizer.Step(Pointers(parameters_), Pointers(gradients_), learning_rate, 1, step);
+    ClearGradients();
+  }
   void ClearGradients() {
     for (auto& g : gradients_) std::fill(g.begin(), g.end(), 0.0f);
   }
