@@ -7,11 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/codec.h"
 #include "runtime/base/status.h"
 #include "runtime/worker/collective_record.h"
 #include "runtime/worker/gloo_mesh.h"
 #include "runtime/worker/network_interface.h"
 #include "runtime/worker/rank_order_sum.h"
+#include "runtime/worker/shared_reduce.h"
 
 namespace trainctl {
 namespace {
@@ -46,6 +48,7 @@ class GlooCommunicator : public Communicator {
 
   ~GlooCommunicator() override {
     session_.OnLost(nullptr);
+    if (shared_ != nullptr) mesh_->OnChange(nullptr);
     // The mesh goes before the inboxes: while it waits for the others, they may still send to them,
     // and the transport's thread spins on a message whose memory is gone.
     mesh_.reset();
@@ -65,6 +68,19 @@ class GlooCommunicator : public Communicator {
     }
     session_.OnLost(
         [this](absl::string_view reason) { mesh_->Fail(absl::UnavailableError(reason)); });
+    return mesh_->status();
+  }
+
+  // Collective: `shared` is used if every rank has it.
+  absl::Status ShareMemory(std::unique_ptr<SharedReduce> shared) {
+    const char mine = shared != nullptr ? 1 : 0;
+    std::vector<char> all(static_cast<size_t>(size_));
+    deadline_ = Now() + timeout_;
+    what_ = "agree on shared memory";
+    RETURN_IF_ERROR(Gather(&mine, all.data(), 1));
+    if (std::count(all.begin(), all.end(), 1) != size_) return absl::OkStatus();
+    shared_ = std::move(shared);
+    mesh_->OnChange([this] { shared_->Wake(); });
     return mesh_->status();
   }
 
@@ -163,6 +179,11 @@ class GlooCommunicator : public Communicator {
   absl::Status AllReduce(T* data, size_t count, ElementType type, int bucket) {
     return Recorded(CollectiveOp::kAllReduce, "all-reduce", count * sizeof(T), type, bucket, [&] {
       if (count == 0 || size_ == 1) return absl::OkStatus();
+      if (shared_ != nullptr) {
+        return shared_->AllReduceSum(data, count, deadline_, [this](int peer, Instant deadline) {
+          return mesh_->Check(peer, deadline, what_);
+        });
+      }
       RETURN_IF_ERROR(Register(data, count * sizeof(T)));
       const size_t limit = size_ == 2 ? kOneHopBytesTwoRanks : kOneHopBytes;
       return count * sizeof(T) <= limit ? OneHop(data, count) : TwoHops(data, count);
@@ -241,6 +262,7 @@ class GlooCommunicator : public Communicator {
 
   Session& session_;
   std::unique_ptr<GlooMesh> mesh_;
+  std::unique_ptr<SharedReduce> shared_;  // empty: everything goes through the mesh
   const int rank_;
   const int size_;
   const Duration timeout_;
@@ -317,6 +339,30 @@ absl::Status GlooCommunicator::Broadcast(void* data, size_t bytes, int root) {
                   });
 }
 
+// One exchange for both: the address of this rank's mesh, and where rank 0's shared memory lies.
+absl::StatusOr<std::vector<std::string>> PublishBoth(Session& session, Duration timeout,
+                                                     const std::string& address,
+                                                     const std::string& mine,
+                                                     std::string* location_of_zero) {
+  Writer writer;
+  writer.Field(address);
+  writer.Field(mine);
+  ASSIGN_OR_RETURN(std::vector<std::string> all, session.Exchange("gloo", writer.Take(), timeout));
+  std::vector<std::string> addresses(all.size());
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    Reader reader(all[rank]);
+    std::string location;
+    reader.Field(addresses[rank]);
+    reader.Field(location);
+    if (!reader.AtEnd()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("connect the workers: rank ", rank, " published something unreadable"));
+    }
+    if (rank == 0) *location_of_zero = std::move(location);
+  }
+  return addresses;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(Session& session,
@@ -326,15 +372,33 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(Session& session,
   if (interface.empty() && identity.world_size > 1) {
     ASSIGN_OR_RETURN(interface, ChooseInterface(identity.local_world_size == identity.world_size));
   }
+  const bool share = options.shared_memory && identity.world_size > 1 &&
+                     identity.local_world_size == identity.world_size;
+  std::unique_ptr<SharedReduce> shared;
+  if (share && identity.rank == 0) {
+    // Without it, all goes through the mesh.
+    if (auto made = SharedReduce::Create(0, identity.world_size); made.ok()) {
+      shared = *std::move(made);
+    }
+  }
+  std::string location;
+  const auto publish = [&](const std::string& address) {
+    return PublishBoth(session, options.connect_timeout, address,
+                       shared != nullptr ? shared->location() : "", &location);
+  };
   ASSIGN_OR_RETURN(std::unique_ptr<GlooMesh> mesh,
                    GlooMesh::Connect(identity.rank, identity.world_size, interface,
-                                     options.connect_timeout, [&](const std::string& address) {
-                                       return session.Exchange("gloo", address,
-                                                               options.connect_timeout);
-                                     }));
+                                     options.connect_timeout, publish));
+  if (share && identity.rank != 0) {
+    if (auto opened = SharedReduce::Open(location, identity.rank, identity.world_size);
+        opened.ok()) {
+      shared = *std::move(opened);
+    }
+  }
   auto communicator =
       std::make_unique<GlooCommunicator>(session, std::move(mesh), options.collective_timeout);
   RETURN_IF_ERROR(communicator->Start());
+  if (share) RETURN_IF_ERROR(communicator->ShareMemory(std::move(shared)));
   return communicator;
 }
 

@@ -1,4 +1,5 @@
-// Communicator of the CPU backend: our collectives over Gloo's unbound buffers (TCP).
+// Communicator of the CPU backend: our collectives over Gloo's unbound buffers (TCP), the
+// all-reduce between the workers of one node through shared memory.
 #ifndef TRAINCTL_RUNTIME_WORKER_GLOO_COMMUNICATOR_H_
 #define TRAINCTL_RUNTIME_WORKER_GLOO_COMMUNICATOR_H_
 
@@ -16,6 +17,8 @@ struct CommunicatorOptions {
   // Network interface; empty: GLOO_SOCKET_IFNAME, and without that `lo` if all workers are on this
   // node (local world size = world size), else the interface of the route to MASTER_ADDR.
   std::string interface;
+  // All-reduce through memory that all workers map, if they are all on this node and can.
+  bool shared_memory = true;
   Duration connect_timeout = seconds(60);
   Duration collective_timeout = seconds(300);  // of one collective; then DEADLINE_EXCEEDED
 };

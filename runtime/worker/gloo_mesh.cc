@@ -132,6 +132,7 @@ void GlooMesh::TakeGoodbyes() {
     if (goodbye_bytes_[peer] == 0 || left_[peer] != 0) continue;
     left_[peer] = 1;
     if (waiting_ != nullptr && waiting_->peer_ == static_cast<int>(peer)) WakeWaiter();
+    if (on_change_) on_change_();
   }
 }
 
@@ -171,12 +172,41 @@ void GlooMesh::WakeWaiter() {
   }
 }
 
+void GlooMesh::SetFailure(absl::Status status) {
+  failure_ = std::move(status);
+  failed_.store(true);
+  if (on_change_) on_change_();
+}
+
 void GlooMesh::Fail(absl::Status status) {
   absl::MutexLock lock(&mutex_);
   if (!failure_.ok()) return;
-  failure_ = std::move(status);
-  failed_.store(true);
+  SetFailure(std::move(status));
   WakeWaiter();
+}
+
+void GlooMesh::OnChange(std::function<void()> callback) {
+  absl::MutexLock lock(&mutex_);
+  on_change_ = std::move(callback);
+}
+
+absl::Status GlooMesh::LeftOrLate(int peer, bool left, absl::string_view what) {
+  if (left) {
+    SetFailure(absl::UnavailableError(
+        absl::StrCat(what, ": rank ", peer, " has ended its part while others wait for it")));
+  } else {
+    SetFailure(
+        absl::DeadlineExceededError(absl::StrCat(what, ": nothing from rank ", peer, " in time")));
+  }
+  return failure_;
+}
+
+absl::Status GlooMesh::Check(int peer, Instant deadline, absl::string_view what) {
+  absl::MutexLock lock(&mutex_);
+  if (!failure_.ok()) return failure_;
+  const bool left = left_[static_cast<size_t>(peer)] != 0;
+  if (!left && Now() < deadline) return absl::OkStatus();
+  return LeftOrLate(peer, left, what);
 }
 
 absl::Status GlooMesh::status() const {
@@ -262,18 +292,9 @@ absl::Status GlooMesh::Wait(Buffer& buffer, Direction direction, Instant deadlin
   waiting_ = nullptr;
   if (completed) return absl::OkStatus();
   if (!failure_.ok()) return failure_;
-  if (left) {
-    failure_ = absl::UnavailableError(absl::StrCat(what, ": rank ", buffer.peer_,
-                                                   " has ended its part while others wait for it"));
-  } else if (Now() >= deadline) {
-    failure_ = absl::DeadlineExceededError(
-        absl::StrCat(what, ": nothing from rank ", buffer.peer_, " in time"));
-  } else {
-    failure_ =
-        absl::UnavailableError(absl::StrCat(what, ": lost rank ", buffer.peer_, " (",
-                                            waited.ok() ? "interrupted" : waited.message(), ")"));
-  }
-  failed_.store(true);
+  if (left || Now() >= deadline) return LeftOrLate(buffer.peer_, left, what);
+  SetFailure(absl::UnavailableError(
+      absl::StrCat(what, ": lost rank ", buffer.peer_, " (", waited.message(), ")")));
   return failure_;
 }
 

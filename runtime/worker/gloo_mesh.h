@@ -63,6 +63,12 @@ class GlooMesh {
   // The first failure wins; every call after it returns that.
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // For waits that go past the mesh (shared memory): whether waiting on for `peer` makes sense. If
+  // not, fails the mesh as a wait of its own would and returns that.
+  absl::Status Check(int peer, Instant deadline, absl::string_view what)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Called, on any thread, whenever Check may answer differently from before. Set it first.
+  void OnChange(std::function<void()> callback) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends all connections, so that nothing more arrives and the others notice. REQUIRES: failed.
   void Close();
 
@@ -79,6 +85,9 @@ class GlooMesh {
   void Leave();
   absl::Status Wait(Buffer& buffer, Direction direction, Instant deadline, absl::string_view what)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetFailure(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status LeftOrLate(int peer, bool left, absl::string_view what)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeWaiter() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool EverybodyLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -89,6 +98,7 @@ class GlooMesh {
 
   mutable absl::Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  std::function<void()> on_change_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> failed_{false};                 // same as !failure_.ok(), for the fast path
   std::vector<char> left_ ABSL_GUARDED_BY(mutex_);  // peers that said goodbye
   Buffer* waiting_ ABSL_GUARDED_BY(mutex_) = nullptr;

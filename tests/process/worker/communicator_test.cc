@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -50,19 +51,28 @@ std::vector<float> RankOrderSum(int world_size, size_t count) {
 class WorldSize : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(, WorldSize, ::testing::Range(1, 6));
 
-TEST_P(WorldSize, AllReduceSumsInRankOrderToTheLastBit) {
-  const int world = GetParam();
+class WorldSizeAndWay : public ::testing::TestWithParam<std::tuple<int, bool>> {};
+INSTANTIATE_TEST_SUITE_P(, WorldSizeAndWay,
+                         ::testing::Combine(::testing::Range(1, 6), ::testing::Bool()));
+
+TEST_P(WorldSizeAndWay, AllReduceSumsInRankOrderToTheLastBit) {
+  const int world = std::get<0>(GetParam());
+  CommunicatorOptions options;
+  options.shared_memory = std::get<1>(GetParam());
   const std::vector<size_t> counts = {1, 3, 1000, 4096, 4097, 32768, 32769, 100003, 600001};
   std::vector<std::vector<float>> expected;
   for (size_t count : counts) expected.push_back(RankOrderSum(world, count));
-  RunRanks(world, [&](Session&, Communicator& communicator) {
-    for (size_t i = 0; i < counts.size(); ++i) {
-      std::vector<float> values = Contribution(communicator.rank(), counts[i]);
-      ASSERT_TRUE(communicator.AllReduceSum(values.data(), counts[i]).ok());
-      ASSERT_EQ(0, std::memcmp(values.data(), expected[i].data(), counts[i] * sizeof(float)))
-          << "rank " << communicator.rank() << " count " << counts[i];
-    }
-  });
+  RunRanks(
+      world,
+      [&](Session&, Communicator& communicator) {
+        for (size_t i = 0; i < counts.size(); ++i) {
+          std::vector<float> values = Contribution(communicator.rank(), counts[i]);
+          ASSERT_TRUE(communicator.AllReduceSum(values.data(), counts[i]).ok());
+          ASSERT_EQ(0, std::memcmp(values.data(), expected[i].data(), counts[i] * sizeof(float)))
+              << "rank " << communicator.rank() << " count " << counts[i];
+        }
+      },
+      options);
 }
 
 TEST_P(WorldSize, ReduceScatterGivesEachRankItsChunkInRankOrder) {
@@ -105,6 +115,13 @@ TEST_P(WorldSize, GathersBroadcastsAndSumsDoubles) {
   });
 }
 
+class EitherWay : public ::testing::TestWithParam<bool> {
+ protected:
+  EitherWay() { options_.shared_memory = GetParam(); }
+  CommunicatorOptions options_;
+};
+INSTANTIATE_TEST_SUITE_P(, EitherWay, ::testing::Bool());
+
 TEST(Communicator, RecordsEveryCollectiveInThePage) {
   RunRanks(2, [](Session& session, Communicator& communicator) {
     std::vector<float> values(10, 1.0f);
@@ -126,58 +143,64 @@ TEST(Communicator, RecordsEveryCollectiveInThePage) {
   });
 }
 
-TEST(Communicator, AbortWakesACallThatWaitsForAPeerThatNeverComes) {
+TEST_P(EitherWay, AbortWakesACallThatWaitsForAPeerThatNeverComes) {
   absl::Notification aborted;
-  RunRanks(2, [&](Session& session, Communicator& communicator) {
-    if (communicator.rank() == 1) {
-      aborted.WaitForNotification();
-      return;
-    }
-    Instant called;
-    std::thread other([&] {
-      while (session.page().collectives.load() == 0) std::this_thread::yield();
-      called = Now();
-      communicator.Abort("the epoch is condemned");
-    });
-    std::vector<float> values(1 << 20, 1.0f);
-    const absl::Status status = communicator.AllReduceSum(values.data(), values.size());
-    const Instant woken = Now();
-    other.join();
-    EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("the epoch is condemned"));
-    EXPECT_LT(ToSeconds(woken - called), 1.0);
-    EXPECT_EQ(communicator.Barrier().code(), absl::StatusCode::kAborted);
-    EXPECT_EQ(session.page().ring[0].end_ns, 0) << "shows what it was blocked in";
-    aborted.Notify();
-  });
+  RunRanks(
+      2,
+      [&](Session& session, Communicator& communicator) {
+        if (communicator.rank() == 1) {
+          aborted.WaitForNotification();
+          return;
+        }
+        Instant called;
+        std::thread other([&] {
+          while (session.page().collectives.load() == 0) std::this_thread::yield();
+          called = Now();
+          communicator.Abort("the epoch is condemned");
+        });
+        std::vector<float> values(1 << 20, 1.0f);
+        const absl::Status status = communicator.AllReduceSum(values.data(), values.size());
+        const Instant woken = Now();
+        other.join();
+        EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+        EXPECT_THAT(std::string(status.message()), HasSubstr("the epoch is condemned"));
+        EXPECT_LT(ToSeconds(woken - called), 1.0);
+        EXPECT_EQ(communicator.Barrier().code(), absl::StatusCode::kAborted);
+        EXPECT_EQ(session.page().ring[0].end_ns, 0) << "shows what it was blocked in";
+        aborted.Notify();
+      },
+      options_);
 }
 
-TEST(Communicator, AWaitThatTakesTooLongNamesTheRankWaitedFor) {
+TEST_P(EitherWay, AWaitThatTakesTooLongNamesTheRankWaitedFor) {
   absl::Notification over;
-  CommunicatorOptions options;
-  options.collective_timeout = milliseconds(50);
+  options_.collective_timeout = milliseconds(50);
   RunRanks(
       2,
       [&](Session&, Communicator& communicator) {
         if (communicator.rank() == 1) return over.WaitForNotification();
-        const absl::Status status = communicator.Barrier();
+        float value = 0;
+        const absl::Status status = communicator.AllReduceSum(&value, 1);
         EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
         EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
-        EXPECT_THAT(std::string(status.message()), HasSubstr("barrier number 1"));
+        EXPECT_THAT(std::string(status.message()), HasSubstr("all-reduce number 1"));
         over.Notify();
       },
-      options);
+      options_);
 }
 
-TEST(Communicator, ARankThatLeavesInTheMiddleEndsTheOthersWait) {
-  RunRanks(2, [](Session&, Communicator& communicator) {
-    EXPECT_TRUE(communicator.Barrier().ok());
-    if (communicator.rank() == 1) return;
-    float value = 1;
-    const absl::Status status = communicator.AllReduceSum(&value, 1);
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
-  });
+TEST_P(EitherWay, ARankThatLeavesInTheMiddleEndsTheOthersWait) {
+  RunRanks(
+      2,
+      [](Session&, Communicator& communicator) {
+        EXPECT_TRUE(communicator.Barrier().ok());
+        if (communicator.rank() == 1) return;
+        float value = 1;
+        const absl::Status status = communicator.AllReduceSum(&value, 1);
+        EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+        EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
+      },
+      options_);
 }
 
 TEST(Communicator, WhatWasSentLastArrivesAlthoughTheSenderEnds) {
@@ -215,7 +238,7 @@ TEST(Communicator, ALostSupervisorEndsABlockedCollective) {
 
 // A rank dies by SIGKILL at a random moment of a stream of large all-reduces; the others must end
 // with an error that names it.
-TEST(Communicator, AKilledPeerIsNamedAndNobodyHangs) {
+TEST_P(EitherWay, AKilledPeerIsNamedAndNobodyHangs) {
   constexpr int kWorld = 3;
   for (int attempt = 0; attempt < 5; ++attempt) {
     FakeSupervisor supervisor(kWorld);
@@ -224,7 +247,7 @@ TEST(Communicator, AKilledPeerIsNamedAndNobodyHangs) {
       const pid_t child = ::fork();
       if (child == 0) {
         std::unique_ptr<Session> session = supervisor.MakeSession(rank);
-        auto communicator = ConnectGloo(*session);
+        auto communicator = ConnectGloo(*session, options_);
         if (!communicator.ok()) ::_exit(2);
         std::vector<float> values(1 << 20, 1.0f);
         for (;;) {
