@@ -158,22 +158,6 @@ void Display::ShowEnd(const JobEnded& end) {
   for (absl::string_view line : absl::StrSplit(end.summary, '\n', absl::SkipEmpty())) {
     WriteMessage(line, failed ? Announce::Level::kError : Announce::Level::kInfo);
   }
-  ShowFolders(end);
-}
-
-void Display::ShowFolders(const JobEnded& end) {
-  if (!job_.has_value()) {
-    return;
-  }
-  std::string text;
-  if (!job_->checkpoint_folder.empty()) {
-    absl::StrAppend(&text, "  checkpoints  ", job_->checkpoint_folder, "\n");
-  }
-  absl::StrAppend(&text, "  logs         ", job_->log_folder, "\n");
-  if (!end.report_path.empty()) {
-    absl::StrAppend(&text, "  report       ", end.report_path, "\n");
-  }
-  console_->Err(text);
 }
 
 void Display::Write(int stream, absl::string_view data) {

@@ -45,7 +45,6 @@ class Display {
   void ShowOutput(const OutputBytes& output);
   void ShowProgress(const ProgressSeen& progress, Instant now);
   void ShowEnd(const JobEnded& end);
-  void ShowFolders(const JobEnded& end);
   void FinishLines();
   void EmitLine(int64_t epoch, int rank, int stream, absl::string_view line, std::string* out);
   void Write(int stream, absl::string_view data);

@@ -77,6 +77,7 @@ class Driver {
   void ShowState();
 
   // The end (driver_end.cc).
+  bool OwnerMayCome() const;
   void ContinueEnding();
   void OutputCame();
   void ArmDrainTimer();

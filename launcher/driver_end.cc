@@ -13,9 +13,12 @@ namespace {
 // Without a byte of output for so long, what is missing is given up.
 constexpr Duration kDrainPatience = seconds(5);
 constexpr Duration kClosePatience = seconds(5);
-// Where the job was finished before this process began, its owner has not been told and is about
-// to come back.
-constexpr Duration kReturnPatience = seconds(2);
+// For an owner that has not been told and is about to come: back, where the job was finished before
+// this process began, or for the first time, where the job was over before its front end attached.
+constexpr Duration kReturnPatience = seconds(5);
+// A peer that is still acknowledging what it read when we exit fails to write, and gRPC then drops
+// what it has not yet read: the last words.
+constexpr Duration kLinger = milliseconds(300);
 
 }  // namespace
 
@@ -31,13 +34,18 @@ void Driver::Do(const ReleaseNode& action) {
   if (told_finished_) TellFinished();
 }
 
+bool Driver::OwnerMayCome() const {
+  const bool detached = spec_.orphan_timeout < Duration(0);
+  return watchers_.count() == 0 && (finished_before_ || (!detached && !watchers_.any_came()));
+}
+
 void Driver::ContinueEnding() {
   if (!outcome_.has_value() || told_finished_) return;
   if (drain_until_ == kNever) {
-    drain_until_ = Now() + (finished_before_ ? kReturnPatience : kDrainPatience);
+    drain_until_ = Now() + (OwnerMayCome() ? kReturnPatience : kDrainPatience);
     ArmDrainTimer();
   }
-  const bool owner_may_come = finished_before_ && watchers_.count() == 0;
+  const bool owner_may_come = OwnerMayCome();
   const bool drained = !owner_may_come && watchers_.OutputDrained();
   if (!drained && Now() < drain_until_) return;
   if (!drained && !owner_may_come) LogWarning("some output was not delivered in time");
@@ -80,7 +88,7 @@ void Driver::TellFinished() {
 }
 
 void Driver::StreamsClosed() {
-  if (--closing_ == 0) Over();
+  if (--closing_ == 0) loop_->After(kLinger, [this] { Over(); });
 }
 
 void Driver::Over() {

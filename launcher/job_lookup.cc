@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -25,6 +24,14 @@ constexpr size_t kLargestReport = size_t{64} << 20;
 bool HasName(const KnownJob& job, absl::string_view name) {
   const std::string stem = IdStem(name);
   return absl::StartsWith(job.id, stem) && job.id.rfind('-') == stem.size();
+}
+
+// What is not known yet is null or absent.
+template <typename Value>
+void Get(const nlohmann::json& json, const char* key, Value* value) {
+  if (const auto it = json.find(key); it != json.end() && !it->is_null()) {
+    *value = it->template get<Value>();
+  }
 }
 
 absl::Status Ambiguous(absl::string_view word, const std::vector<KnownJob>& jobs) {
@@ -70,7 +77,10 @@ bool CoordinatorListens(absl::string_view job_id) { return ConnectUnix(JobSocket
 
 std::string ReportPath(const KnownJob& job) { return JoinPath(job.folder, "report.json"); }
 
-bool IsOver(const KnownJob& job) { return access(ReportPath(job).c_str(), F_OK) == 0; }
+bool IsOver(const KnownJob& job) {
+  absl::StatusOr<ReportSeen> report = ReadReport(job);
+  return report.ok() && !report->outcome.empty();
+}
 
 absl::StatusOr<KnownJob> FindJob(const std::string& state_folder, absl::string_view word) {
   if (word.empty()) {
@@ -112,11 +122,11 @@ absl::StatusOr<ReportSeen> ReadReport(const KnownJob& job) {
   try {
     const nlohmann::json json = nlohmann::json::parse(report.text);
     report.name = json.at("name").get<std::string>();
-    report.outcome = json.at("outcome").get<std::string>();
-    report.exit_status = json.at("exit_status").get<int>();
-    report.reason = json.value("reason", "");
-    report.steps = json.value("steps", int64_t{0});
-    report.restarts = json.value("restarts", 0);
+    Get(json, "outcome", &report.outcome);
+    Get(json, "exit_status", &report.exit_status);
+    Get(json, "reason", &report.reason);
+    Get(json, "steps", &report.steps);
+    Get(json, "restarts", &report.restarts);
   } catch (const std::exception& error) {
     return absl::DataLossError(absl::StrCat(ReportPath(job), " is no report: ", error.what()));
   }

@@ -23,7 +23,7 @@ std::vector<KnownJob> KnownJobs(const std::string& state_folder);
 
 // Whether a coordinator of this job listens.
 bool CoordinatorListens(absl::string_view job_id);
-// Whether the job is over: it has its report.
+// Whether the job is over: its report names an outcome. Reads the file.
 bool IsOver(const KnownJob& job);
 
 // `word` is an id, the beginning of exactly one id, or a name that exactly one job has (of several,
@@ -33,7 +33,7 @@ absl::StatusOr<KnownJob> FindJob(const std::string& state_folder, absl::string_v
 // What report.json says, as far as a front end shows it.
 struct ReportSeen {
   std::string name;
-  std::string outcome;
+  std::string outcome;  // empty: not over yet
   int exit_status = 1;
   std::string reason;
   int64_t steps = 0;

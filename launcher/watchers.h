@@ -41,6 +41,7 @@ class Watchers {
   bool OutputDrained() const { return flow_.Drained(); }
 
   int count() const { return static_cast<int>(feeds_.size()); }
+  bool any_came() const { return next_id_ > 0; }  // since this process began
   // Ends every feed after what is queued; `on_empty` runs once all are closed.
   void FinishAll(std::function<void()> on_empty);
 

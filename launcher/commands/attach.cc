@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/commands/exit_status.h"
 #include "launcher/job_client.h"
+#include "launcher/job_lookup.h"
 #include "runtime/base/clock.h"
 
 namespace trainctl {
@@ -17,6 +18,8 @@ namespace {
 
 // A daemon that dies again and again is not mended by starting it again.
 constexpr int kMostDaemonDeaths = 5;
+// Longer than a coordinator needs to deliver the last output and its last words.
+constexpr Duration kLookEvery = seconds(6);
 
 bool IsIgnored(int signo) {
   struct sigaction action {};
@@ -33,12 +36,13 @@ Attachment::Attachment(DisplayOptions options) : display_(&console_, std::move(o
   }
 }
 
-int Attachment::Stay(const std::string& job_id, const std::string& job_socket,
-                     std::optional<PrivateDaemon> daemon) {
-  job_id_ = job_id;
-  job_socket_ = job_socket;
+int Attachment::Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon) {
+  job_id_ = job.job_id;
+  job_folder_ = job.job_folder;
+  job_socket_ = job.job_socket;
   daemon_ = std::move(daemon);
   WatchDaemon();
+  loop_.After(kLookEvery, [this] { LookForTheEnd(); });
   WatchOptions options;
   options.output = true;
   options.owner = true;
@@ -97,6 +101,11 @@ void Attachment::OnUpdate(const JobUpdate& update) {
 }
 
 void Attachment::OnEnd(const absl::Status& status) {
+  if (!ended_.has_value()) {
+    if (std::optional<JobEnded> end = EndInReport(); end.has_value()) {
+      OnUpdate(*end);
+    }
+  }
   if (ended_.has_value()) {
     loop_.Quit(ended_->exit_status);
     return;
@@ -115,28 +124,48 @@ void Attachment::WatchDaemon() {
 
 void Attachment::RestartDaemon() {
   loop_.Unwatch(daemon_->child.pidfd.get());
-  waitpid(daemon_->child.pid, nullptr, 0);
+  int how = 0;
+  waitpid(daemon_->child.pid, &how, 0);
   const std::string log_file = daemon_->log_file;
   daemon_.reset();
-  if (ended_.has_value()) {
+  // It ends by itself, with 0, only when its job is over.
+  const bool died = !WIFEXITED(how) || WEXITSTATUS(how) != 0;
+  if (!died || ended_.has_value() || ++daemon_deaths_ > kMostDaemonDeaths) {
     return;
   }
-  // The daemon of a job that is over ends before its last words reach us.
-  loop_.After(milliseconds(50), [this, log_file] {
-    if (ended_.has_value() || ++daemon_deaths_ > kMostDaemonDeaths) {
-      return;
-    }
-    absl::StatusOr<PrivateDaemon> started = StartPrivateDaemon(log_file, job_id_);
-    if (!started.ok()) {
-      display_.Say(absl::StrCat("the job's daemon died and cannot be started again: ",
-                                started.status().message()),
-                   Announce::Level::kError);
-      return;
-    }
-    display_.Say("the job's daemon died; started it again", Announce::Level::kWarning);
-    daemon_ = *std::move(started);
-    WatchDaemon();
-  });
+  absl::StatusOr<PrivateDaemon> started = StartPrivateDaemon(log_file, job_id_);
+  if (!started.ok()) {
+    display_.Say(absl::StrCat("the job's daemon died and cannot be started again: ",
+                              started.status().message()),
+                 Announce::Level::kError);
+    return;
+  }
+  display_.Say("the job's daemon died; started it again", Announce::Level::kWarning);
+  daemon_ = *std::move(started);
+  WatchDaemon();
+}
+
+std::optional<JobEnded> Attachment::EndInReport() const {
+  const KnownJob job{job_id_, job_folder_, 0};
+  const absl::StatusOr<ReportSeen> report = ReadReport(job);
+  if (!report.ok() || report->outcome.empty()) {
+    return std::nullopt;
+  }
+  return JobEnded{report->outcome, report->exit_status, report->reason, ReportPath(job),
+                  absl::StrCat("job ", job_id_, " ", report->outcome, ": ", report->reason)};
+}
+
+void Attachment::LookForTheEnd() {
+  // A coordinator tells the front ends it has. One that attached while it was ending may be missed,
+  // and learns from the report.
+  std::optional<JobEnded> end = EndInReport();
+  if (end.has_value() && seems_over_ && !ended_.has_value()) {
+    OnUpdate(*end);
+    OnEnd(absl::OkStatus());
+    return;
+  }
+  seems_over_ = end.has_value();
+  loop_.After(kLookEvery, [this] { LookForTheEnd(); });
 }
 
 }  // namespace trainctl

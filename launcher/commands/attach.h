@@ -7,6 +7,7 @@
 
 #include "launcher/commands/daemon_choice.h"
 #include "launcher/display.h"
+#include "launcher/node_client.h"
 #include "runtime/base/loop.h"
 
 namespace trainctl {
@@ -21,8 +22,7 @@ class Attachment {
   // the process began, as nohup does) stop it, a second one at once, a third one leaves it behind;
   // so does a closed stdout. A private daemon that dies is started again. Returns the job's exit
   // status, or 128+N after signal N.
-  int Stay(const std::string& job_id, const std::string& job_socket,
-           std::optional<PrivateDaemon> daemon);
+  int Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon);
 
  private:
   void OnStopSignal(int signo);
@@ -31,14 +31,18 @@ class Attachment {
   void OnEnd(const absl::Status& status);
   void WatchDaemon();
   void RestartDaemon();
+  std::optional<JobEnded> EndInReport() const;
+  void LookForTheEnd();
 
   Loop loop_;
   Console console_;
   Display display_;
   std::string job_id_;
+  std::string job_folder_;
   std::string job_socket_;
   std::optional<PrivateDaemon> daemon_;
   int daemon_deaths_ = 0;
+  bool seems_over_ = false;
   int stop_signal_ = 0;  // the first one
   int stops_asked_ = 0;
   std::optional<JobEnded> ended_;

@@ -24,7 +24,7 @@ int RunLaunch(const LaunchFlags& flags) {
   if (!running.ok()) {
     return Fail(running.status());
   }
-  return attachment.Stay(running->job.job_id, running->job.job_socket, std::move(running->daemon));
+  return attachment.Stay(running->job, std::move(running->daemon));
 }
 
 }  // namespace trainctl

@@ -25,14 +25,18 @@ struct Row {
 
 Row Look(const KnownJob& job) {
   Row row{job.id, job.id.substr(0, job.id.rfind('-')), "interrupted", "", job.started_s};
-  if (IsOver(job)) {
-    absl::StatusOr<ReportSeen> report = ReadReport(job);
-    row.state = report.ok() ? report->outcome : "damaged report";
-    if (report.ok()) {
-      row.name = report->name;
-      row.step = report->steps > 0 ? absl::StrCat(report->steps) : "";
-    }
+  absl::StatusOr<ReportSeen> report = ReadReport(job);
+  if (absl::IsDataLoss(report.status())) {
+    row.state = "damaged";
     return row;
+  }
+  if (report.ok()) {
+    row.name = report->name;
+    row.step = report->steps > 0 ? absl::StrCat(report->steps) : "";
+    if (!report->outcome.empty()) {
+      row.state = report->outcome;
+      return row;
+    }
   }
   if (!CoordinatorListens(job.id)) {
     return row;

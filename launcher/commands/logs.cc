@@ -99,7 +99,7 @@ class Printer {
 void Follow(const KnownJob& job, Printer* printer) {
   Loop loop;
   std::function<void()> look = [&] {
-    const bool over = IsOver(job) || !CoordinatorListens(job.id);
+    const bool over = !CoordinatorListens(job.id) || IsOver(job);
     if (!printer->Print(over) || over) {
       loop.Quit(0);
       return;

@@ -33,7 +33,7 @@ int ShowReport(const KnownJob& job, bool json) {
 }
 
 struct Revived {
-  std::string socket;
+  StartedJob job;
   std::optional<PrivateDaemon> daemon;
 };
 
@@ -41,7 +41,7 @@ struct Revived {
 absl::StatusOr<Revived> Revive(const KnownJob& job, const std::optional<std::string>& address) {
   Revived revived;
   if (CoordinatorListens(job.id)) {
-    revived.socket = JobSocket(job.id);
+    revived.job = StartedJob{job.id, job.folder, JobSocket(job.id)};
     return revived;
   }
   ASSIGN_OR_RETURN(std::optional<std::string> socket, FindDaemon(address));
@@ -59,7 +59,7 @@ absl::StatusOr<Revived> Revive(const KnownJob& job, const std::optional<std::str
     }
     return started.status();
   }
-  revived.socket = started->job_socket;
+  revived.job = *std::move(started);
   return revived;
 }
 
@@ -70,7 +70,7 @@ int RunResume(const JobFlags& flags) {
   if (!job.ok()) {
     return Fail(job.status());
   }
-  if (IsOver(*job) && !CoordinatorListens(job->id)) {
+  if (IsOver(*job)) {
     return ShowReport(*job, flags.json);
   }
   Attachment attachment(DisplayOptions{flags.json, {}});
@@ -78,7 +78,7 @@ int RunResume(const JobFlags& flags) {
   if (!revived.ok()) {
     return Fail(revived.status());
   }
-  return attachment.Stay(job->id, revived->socket, std::move(revived->daemon));
+  return attachment.Stay(revived->job, std::move(revived->daemon));
 }
 
 }  // namespace trainctl

@@ -1,0 +1,132 @@
+"""The ways in which a user ends a foreground job."""
+
+import os
+import pty
+import signal
+
+import sandbox
+from sandbox import lines_of, wait_until
+
+DEAF = "trap '' TERM INT HUP\ntouch ready.$RANK\nwhile :; do sleep 0.05; done\n"
+OBEYS = "touch ready.$RANK\nexec sleep 1000\n"
+
+
+def started(s, program, *flags, **options):
+    process = s.start("launch", "--nproc-per-node", "2", *flags, s.shell(program), **options)
+    wait_until(lambda: all((s.folder / f"ready.{r}").exists() for r in (0, 1)), "both workers run")
+    return process
+
+
+def end(process):
+    out, err = process.communicate(timeout=sandbox.DEADLINE_S)
+    return out, err
+
+
+def every_ending_signal_stops_the_job(s):
+    for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        process = started(s, OBEYS)
+        process.send_signal(signo)
+        _, err = end(process)
+        assert process.returncode == 128 + signo, (signo, process.returncode, err)
+        for rank in (0, 1):
+            (s.folder / f"ready.{rank}").unlink()
+
+
+def second_interrupt_kills_at_once(s):
+    process = started(s, DEAF, "--grace", "10m")
+    process.send_signal(signal.SIGINT)
+    seen = ""
+    while "once more" not in seen:
+        seen = process.stderr.readline()
+        assert seen, "ended after one interrupt"
+    process.send_signal(signal.SIGINT)
+    end(process)
+    assert process.returncode == 128 + signal.SIGINT
+
+
+def deaf_worker_is_killed_after_the_grace(s):
+    process = started(s, DEAF, "--grace", "200ms")
+    process.send_signal(signal.SIGINT)
+    end(process)
+    assert process.returncode == 128 + signal.SIGINT
+
+
+def worker_may_save_within_the_grace(s):
+    process = started(s, "trap 'echo saved; exit 0' TERM\ntouch ready.$RANK\n"
+                         "while :; do sleep 0.05; done\n")
+    process.send_signal(signal.SIGTERM)
+    out, err = end(process)
+    assert lines_of(out, 0) == ["saved"] and lines_of(out, 1) == ["saved"], (out, err)
+
+
+def interrupt_while_starting_leaves_nothing(s):
+    process = s.start("launch", "--nproc-per-node", "2", s.shell(OBEYS))
+    wait_until(lambda: process.poll() is not None or s.jobs(), "the job's folder")
+    process.send_signal(signal.SIGINT)
+    end(process)
+    assert process.returncode in (128 + signal.SIGINT, -signal.SIGINT), process.returncode
+
+
+def on_a_terminal(s, *words):
+    """Starts trainctl as the leader of a session on a terminal of its own."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.chdir(s.folder)
+        os.execve(sandbox.TRAINCTL, [sandbox.TRAINCTL, *words], {**s.env, "TERM": "xterm"})
+    return pid, master
+
+
+def closed_terminal_stops_the_job(s):
+    pid, master = on_a_terminal(s, "launch", "--nproc-per-node", "2", s.shell(OBEYS))
+    wait_until(lambda: all((s.folder / f"ready.{r}").exists() for r in (0, 1)), "both workers run")
+    os.close(master)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP, status
+    assert s.report()["outcome"] == "stopped", s.report()
+
+
+def interrupt_key_stops_the_job(s):
+    pid, master = on_a_terminal(s, "launch", "--nproc-per-node", "2", s.shell(OBEYS))
+    wait_until(lambda: all((s.folder / f"ready.{r}").exists() for r in (0, 1)), "both workers run")
+    os.write(master, b"\x03")
+    seen = b""
+    try:
+        while chunk := os.read(master, 65536):
+            seen += chunk
+    except OSError:
+        pass  # the terminal ends with its last user
+    _, status = os.waitpid(pid, 0)
+    os.close(master)
+    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGINT, (status, seen)
+
+
+def nohup_survives_the_hangup(s):
+    process = started(s, "touch ready.$RANK\nwhile [ ! -e go ]; do sleep 0.05; done\n",
+                      preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process.send_signal(signal.SIGHUP)
+    (s.folder / "go").touch()
+    _, err = end(process)
+    assert process.returncode == 0, err
+
+
+def killed_front_end_leaves_an_orphan_that_ends(s):
+    process = started(s, OBEYS, "--orphan-timeout", "200ms")
+    process.kill()
+    process.wait()
+    wait_until(s.outcome, "the orphan ends")
+    assert s.outcome() in ("stopped", "failed"), s.report()
+
+
+def killed_front_end_is_replaced_by_resume(s):
+    process = started(s, "touch ready.$RANK\nwhile [ ! -e go ]; do sleep 0.05; done; echo end\n")
+    process.kill()
+    process.wait()
+    resumed = s.start("resume", s.job().name)
+    assert s.job().name in resumed.stderr.readline()  # attached
+    (s.folder / "go").touch()
+    out, err = end(resumed)
+    assert resumed.returncode == 0, err
+    assert lines_of(out, 0) == ["end"], (out, err)
+
+
+sandbox.main(__name__)

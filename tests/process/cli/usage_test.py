@@ -1,0 +1,125 @@
+"""Bad input to the front end: one clear message, the documented status, nothing started."""
+
+import sandbox
+from sandbox import expect
+
+
+def unknown_verb_suggests_the_nearest(s):
+    expect(s.run("lanch", "x"), 2, "unknown verb lanch", "did you mean launch?")
+    expect(s.run(), 2, "no verb")
+
+
+def unknown_flag_suggests_the_nearest(s):
+    expect(s.run("launch", "--nproc-per-nod", "2", "/bin/true"), 2, "did you mean --nproc-per-node?")
+    expect(s.run("logs", "x", "--folow"), 2, "did you mean --follow?")
+
+
+def flags_of_later_versions_are_refused(s):
+    for flag in ("--spares", "--tls-cert", "--scheduler", "--nodes"):
+        expect(s.run("launch", flag, "x", "/bin/true"), 2, f"unknown flag {flag}")
+    expect(s.run("launch", "--nnodes", "2", "/bin/true"), 2, "one node only")
+
+
+def missing_program_is_found_before_anything_starts(s):
+    expect(s.run("launch", "none.py"), 2, "none.py", "No such file")
+    expect(s.run("launch", "./none"), 2, "./none", "No such file")
+    expect(s.run("launch", "no-such-program-anywhere"), 2, "not found in PATH")
+    expect(s.run("launch"), 2, "nothing to run")
+    expect(s.run("launch", "none.yaml"), 2, "none.yaml")
+
+
+def program_that_is_not_executable_is_refused(s):
+    expect(s.run("launch", s.script("data.bin", "x", 0o644)), 2, "not executable", "chmod +x")
+    expect(s.run("launch", str(s.folder)), 2, "not a file")
+    expect(s.run("launch", "--no-python", s.script("t.py", "x", 0o644)), 2, "not executable")
+
+
+def number_of_workers_is_bounded(s):
+    for count in ("0", "-1", "1000000", "two"):
+        expect(s.run("launch", "--nproc-per-node", count, "/bin/true"), 2, "--nproc-per-node")
+        expect(s.run("launch", "/bin/true", env={"PET_NPROC_PER_NODE": count}), 2,
+               "--nproc-per-node")
+
+
+def gpu_without_a_gpu_is_not_fit(s):
+    expect(s.run("launch", "--nproc-per-node", "gpu", "/bin/true",
+                 env={"CUDA_VISIBLE_DEVICES": ""}), 5, "no NVIDIA GPU")
+
+
+def job_file_with_an_unknown_key_names_line_and_nearest(s):
+    path = s.script("job.yaml", "name: x\ncomand: [/bin/true]\n", 0o644)
+    expect(s.run("launch", path), 2, "job.yaml:2:", "did you mean command?")
+
+
+def job_file_with_a_wrong_type_names_the_line(s):
+    path = s.script("job.yaml", "command: [/bin/true]\nrestart:\n  max: often\n", 0o644)
+    expect(s.run("launch", path), 2, "job.yaml:3:", "restart.max")
+
+
+def deep_job_file_is_refused(s):
+    expect(s.run("launch", s.script("job.yaml", "[" * 100_000, 0o644)), 2, "levels deep")
+
+
+def exploding_aliases_are_refused(s):
+    text = "a: &a [x, x]\n" + "".join(
+        f"{chr(c)}: &{chr(c)} [*{chr(c - 1)}, *{chr(c - 1)}]\n" for c in range(ord("b"), ord("z")))
+    expect(s.run("launch", s.script("job.yaml", text, 0o644)), 2, "job.yaml:1:", "anchors")
+
+
+def huge_job_file_is_refused(s):
+    expect(s.run("launch", s.script("job.yaml", "a" * (2 << 20), 0o644)), 2, "job.yaml")
+
+
+def unwritable_state_folder_is_not_fit_and_leaves_nothing(s):
+    result = s.run("launch", "/bin/true", env={"XDG_STATE_HOME": "/proc/1"})
+    expect(result, 5, "cannot keep the job's state", "XDG_STATE_HOME")
+
+
+def unreachable_daemon_is_named(s):
+    expect(s.run("launch", "--daemon", str(s.folder / "none.sock"), "/bin/true"), 3, "none.sock")
+    assert not s.jobs(), "a job folder is left"
+
+
+def unknown_job_is_not_reachable(s):
+    for verb in ("status", "logs", "resume", "stop"):
+        expect(s.run(verb, "nobody"), 3, 'no job "nobody"')
+
+
+def dry_run_starts_nothing(s):
+    result = s.run("launch", "--dry-run", "--nproc-per-node", "2", "/bin/echo", "--lr", "it's")
+    expect(result, 0)
+    for part in ("RANK=0", "RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+                 r"/bin/echo --lr 'it'\''s'"):
+        assert part in result.stdout, result.stdout
+    assert not s.jobs()
+
+
+def help_of_every_verb_has_an_example(s):
+    top = s.run("--help")
+    expect(top, 0)
+    verbs = [line.split()[1] for line in top.stdout.splitlines() if line.startswith("trainctl ")]
+    for verb in set(verbs) - {"VERB"}:
+        result = s.run(verb, "--help")
+        expect(result, 0)
+        assert "Example:" in result.stdout, verb
+
+
+def completion_scripts_are_valid(s):
+    import shutil
+    import subprocess
+    for shell in ("bash", "zsh"):
+        result = s.run("completion", shell)
+        expect(result, 0)
+        if shutil.which(shell):
+            subprocess.run([shell, "-n"], input=result.stdout, text=True, check=True)
+
+
+def closed_standard_descriptors_do_no_harm(s):
+    import subprocess
+    for redirect in (">&-", "2>&-", "<&-", ">&- 2>&- <&-"):
+        status = subprocess.run(["/bin/sh", "-c", f'"$0" version {redirect}', sandbox.TRAINCTL],
+                                env=s.env, check=False).returncode
+        assert status == 0, (redirect, status)
+
+
+sandbox.main(__name__)
