@@ -54,9 +54,15 @@ Json ReadData(YamlReader data) {
   Json json;
   data.Require("kind");
   data.Require("path");
-  Put(&json, "kind", data.Word("kind", {"fashion_mnist", "text", "tokens"}));
+  const std::optional<std::string> kind = data.Word("kind", {"fashion_mnist", "text", "tokens"});
+  Put(&json, "kind", kind);
   Put(&json, "path", data.Text("path"));
-  data.RefuseUnknownKeys();
+  if (kind.has_value()) {
+    if (kind != "fashion_mnist") {
+      Put(&json, "validation", data.Number("validation", 1e-6, 0.9));
+    }
+    data.RefuseUnknownKeys();
+  }
   return json;
 }
 
