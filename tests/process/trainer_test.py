@@ -1,0 +1,134 @@
+#!/usr/bin/python3
+"""train-worker as a real process, alone: killed at random moments, without room, with bad input."""
+
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+WORKER = pathlib.Path(os.environ["TRAINCTL_BIN_DIR"]) / "train-worker"
+TEXT = pathlib.Path(os.environ["TRAINCTL_SOURCE_DIR"]) / "deploy/examples/text/harbour.txt"
+DEADLINE = 60  # seconds for any one run
+
+
+def environment():
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    return {k: v for k, v in os.environ.items() if k not in names and not k.startswith("TRAINCTL_")}
+
+
+class TrainWorker(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.checkpoints = self.folder / "checkpoints"
+
+    def config(self, steps=60, every=5, **more):
+        config = {
+            "model": {"kind": "gpt", "layers": 1, "width": 32, "heads": 2, "context": 32, "dropout": 0.1},
+            "data": {"kind": "text", "path": str(TEXT)},
+            "optimizer": {"kind": "adamw", "lr": 1e-3, "clip": 1.0, "schedule": {"warmup": 5, "decay": "cosine"}},
+            "batch": {"global": 16, "micro": 8}, "steps": steps, "seed": 3,
+            "checkpoint": {"dir": str(self.checkpoints), "every_steps": every, "keep": 2}, **more}
+        path = self.folder / "config.json"
+        path.write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
+        return path
+
+    def start(self, config, *arguments, before=(), env=None):
+        return subprocess.Popen([*before, WORKER, "--config", config, *arguments], env=env or environment(),
+                                stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def finish(self, process):
+        out, err = process.communicate(timeout=DEADLINE)
+        return process.returncode, out + err
+
+    def run_worker(self, config, *arguments, **more):
+        return self.finish(self.start(config, *arguments, **more))
+
+    def digest(self, text):
+        return re.search(r"parameters (xxh3-128:[0-9a-f]{32})", text).group(1)
+
+    def fails(self, config, status, *words, **more):
+        code, text = self.run_worker(config, **more)
+        self.assertEqual(code, status, text)
+        lines = [line for line in text.splitlines() if line.startswith("train-worker: ")]
+        self.assertEqual(len(lines), 1, text)
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def test_killed_at_random_moments_it_ends_with_the_same_bits(self):
+        started = time.monotonic()
+        code, text = self.run_worker(self.config(checkpoint=None), "--loss-file", self.folder / "undisturbed")
+        lasted = time.monotonic() - started
+        self.assertEqual(code, 0, text)
+        digest = self.digest(text)
+        self.assertEqual(self.digest(self.run_worker(self.config(checkpoint=None))[1]), digest)
+        chance = random.Random(5)
+        kills = 0
+        for run in range(6):
+            shutil.rmtree(self.checkpoints, ignore_errors=True)
+            losses = self.folder / f"losses{run}"
+            for life in range(100):
+                process = self.start(self.config(every=1 + run), "--loss-file", losses)
+                try:
+                    out, err = process.communicate(timeout=lasted * chance.uniform(0.2, 1.0))
+                    break
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate()
+                    kills += 1
+                    lasted *= 1.02  # a machine that became slower must not mean endless lives
+            self.assertEqual(process.returncode, 0, out + err)
+            self.assertEqual(self.digest(out + err), digest)
+            expected = dict(line.split(",") for line in (self.folder / "undisturbed").read_text().split())
+            for line in losses.read_text().splitlines():
+                step, comma, loss = line.partition(",")
+                if step in expected and comma and len(loss) == len(expected[step]):
+                    self.assertEqual(loss, expected[step], f"step {step}")
+        self.assertGreater(kills, 3)
+
+    def test_full_disk_is_told_and_training_goes_on(self):
+        mount = self.folder / "small"
+        mount.mkdir()
+        inside = ["unshare", "-rm", "sh", "-c", f'mount -t tmpfs -o size=400k tmpfs {mount} && exec "$@"', "sh"]
+        if subprocess.run([*inside, "true"], capture_output=True).returncode != 0:
+            self.skipTest("skipped, because a file system of its own needs user namespaces")
+        # One checkpoint (about 260 kB) fits, two do not.
+        self.checkpoints = mount / "checkpoints"
+        config = self.config(steps=10, every=2)
+        text = json.loads(config.read_text())
+        text["checkpoint"]["keep"] = 9
+        config.write_text(json.dumps(text))
+        code, text = self.run_worker(config, before=[*inside])
+        self.assertEqual(code, 0, text)
+        self.assertIn("No space left on device; free space there", text)
+        self.assertIn("training goes on without it", text)
+        self.assertIn("validation: loss", text)
+
+    def test_bad_input_ends_in_one_message(self):
+        self.fails(self.folder / "none.json", 2, "none.json", "No such file")
+        self.fails(self.config(seeds=1), 2, "seeds is not known")
+        self.fails(self.config(data={"kind": "text", "path": str(self.folder / "gone")}), 1, "gone", "No such file")
+        self.fails(self.config(data={"kind": "fashion_mnist", "path": str(self.folder)}), 1,
+                   "apt-get install dataset-fashion-mnist")
+        self.fails(self.config(data={"kind": "tokens", "path": str(TEXT)}), 1, "wrong magic")
+        self.fails(self.config(plan_in=str(TEXT)), 1, "use the bucket plan of")
+        self.fails(self.config(checkpoint={"dir": "/proc/checkpoints"}), 1, "make the checkpoint folder")
+        self.fails(self.config(), 1, "RESUME_FROM", env=dict(environment(), TRAINCTL_RESUME_FROM="/tmp/x"))
+        self.assertFalse(list(self.folder.glob("checkpoints/*")))
+
+    def test_reason_is_left_where_the_launcher_looks(self):
+        error = self.folder / "error.json"
+        self.fails(self.config(data={"kind": "text", "path": str(self.folder / "gone")}), 1,
+                   env=dict(environment(), TORCHELASTIC_ERROR_FILE=str(error)))
+        self.assertIn("gone", json.loads(error.read_text())["message"]["message"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], "-v"])
