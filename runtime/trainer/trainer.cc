@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/errno_status.h"
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/digest.h"
 #include "runtime/trainer/checkpointing.h"
+#include "runtime/trainer/evaluation.h"
 #include "runtime/trainer/recovery.h"
 #include "runtime/trainer/training_state.h"
 #include "runtime/trainer/workspace.h"
@@ -24,8 +24,6 @@
 
 namespace trainctl {
 namespace {
-
-constexpr int64_t kEvaluationBatch = 256;  // samples at a time if no micro-batch is set
 
 // What travels with the gradients of every step.
 enum Sum { kLossSum, kStopSum, kCheckpointSum, kSums };
@@ -81,7 +79,6 @@ class Trainer {
   absl::Status Save();
   Progress CurrentProgress() const;
   absl::Status Evaluate();
-  void ReportResult(const EvaluateResult& total);
 
   const TrainConfig config_;
   const TrainerOptions options_;
@@ -379,45 +376,17 @@ absl::Status Trainer::Save() {
 absl::Status Trainer::Evaluate() {
   SetPhase(WorkerPhase::kEvaluate);
   if (bound_layout_ < 0) model_->Bind(parameters_, gradients_);  // no step was left to train
-  const ShareRange range = ShareOf(data_.evaluation->size(), rank(), communicator_.size());
-  const int64_t at_once = config_.micro_batch > 0 ? config_.micro_batch : kEvaluationBatch;
-  double sums[3] = {0, 0, 0};
-  std::vector<int64_t> ids;
-  for (int64_t begin = range.begin; begin < range.end; begin += at_once) {
-    ids.clear();
-    for (int64_t i = begin; i < std::min(begin + at_once, range.end); ++i) ids.push_back(i);
-    ASSIGN_OR_RETURN(const Batch batch, data_.evaluation->Read(ids, batch_memory_));
-    const EvaluateResult result = model_->Evaluate(batch);
-    sums[0] += result.loss_sum;
-    sums[1] += static_cast<double>(result.correct);
-    sums[2] += static_cast<double>(result.count);
-  }
-  RETURN_IF_ERROR(communicator_.AllReduceSum(sums, 3));
-  if (rank() == 0) {
-    ReportResult({sums[0], static_cast<int64_t>(sums[1]), static_cast<int64_t>(sums[2])});
-  }
-  return absl::OkStatus();
-}
-
-void Trainer::ReportResult(const EvaluateResult& total) {
-  const double loss = total.loss_sum / static_cast<double>(total.count);
-  const std::string name = data_.evaluation_name;
-  session_.ReportMetric(name + "_loss", loss);
-  if (data_.inputs > 0) {
-    const double top1 = static_cast<double>(total.correct) / static_cast<double>(total.count);
-    session_.ReportMetric(name + "_top1", top1);
-    session_.Note(absl::StrFormat("%s: loss %.4f, top-1 %.2f %% of %d images", name, loss,
-                                  100 * top1, total.count));
-  } else {
-    session_.ReportMetric(name + "_perplexity", std::exp(loss));
-    session_.Note(absl::StrFormat("%s: loss %.4f, perplexity %.3f over %d tokens", name, loss,
-                                  std::exp(loss), total.count));
-  }
+  ASSIGN_OR_RETURN(
+      const EvaluateResult total,
+      EvaluateTogether(*model_, *data_.evaluation, config_.micro_batch, communicator_));
+  if (rank() != 0) return absl::OkStatus();
+  ReportEvaluation(session_, data_, total);
   Digest digest;
   for (size_t p = 0; p < parameters_.size(); ++p) {
     digest.Add(parameters_[p], static_cast<size_t>(state_[p].size) * sizeof(float));
   }
   session_.Note(absl::StrCat("parameters ", digest.Text()));
+  return absl::OkStatus();
 }
 
 }  // namespace
