@@ -101,13 +101,12 @@ BucketPlan PlanBuckets(const std::vector<int64_t>& bytes, const std::vector<int>
     size += bytes[static_cast<size_t>(order[tail - 1])];
     if (tail < order.size() && size > plan.last_cap_bytes) break;
   }
-  const std::vector<int> front(order.begin(), order.begin() + static_cast<ptrdiff_t>(tail));
-  // What takes less time than the latency of a message of its own is not worth one.
-  if (static_cast<double>(Total(bytes, front)) < latency_bytes) tail = 0;
   int64_t filled = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     const int64_t size = bytes[static_cast<size_t>(order[i])];
-    const bool fits = i < tail ? filled + size <= plan.cap_bytes : i > tail;
+    // What takes less time than the latency of a message of its own is not worth one.
+    const bool small = static_cast<double>(filled) < latency_bytes;
+    const bool fits = i < tail ? small || filled + size <= plan.cap_bytes : small || i > tail;
     if (i == 0 || !fits) {
       plan.buckets.emplace_back();
       filled = 0;

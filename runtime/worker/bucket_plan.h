@@ -34,7 +34,8 @@ struct BucketPlan {
 // first. cap: moving a full bucket takes at least ten latencies, so that latency costs at most a
 // tenth. last_cap: nothing is left to hide the last bucket behind, so it takes at most 2 % of a
 // step, but never less than one latency is worth. `step_seconds` = 0 (not known) makes it one
-// latency's worth. REQUIRES: world_size >= 1.
+// latency's worth. A bucket that is not worth one latency takes the next tensor too. REQUIRES:
+// world_size >= 1.
 BucketPlan PlanBuckets(const std::vector<int64_t>& bytes, const std::vector<int>& order,
                        int world_size, LinkMeasurement link, double step_seconds);
 

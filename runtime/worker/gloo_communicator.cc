@@ -19,7 +19,7 @@ namespace trainctl {
 namespace {
 
 // Large messages travel in pieces, so that sums and both directions overlap.
-constexpr size_t kPieceBytes = size_t{128} << 10;
+constexpr size_t kPieceBytes = size_t{512} << 10;
 // Receives that are always posted for each peer: a sender never waits for the receiver's word, and
 // a slow receiver holds at most this many pieces.
 constexpr size_t kInboxPieces = 4;

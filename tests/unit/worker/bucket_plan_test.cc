@@ -45,13 +45,17 @@ TEST(BucketPlan, TheLastBucketTakesAtMostTwoPercentOfAStep) {
 }
 
 TEST(BucketPlan, ATensorIsNeverSplit) {
-  const BucketPlan plan = PlanBuckets({5'000'000, 10, 7'000'000}, {2, 1, 0}, 2, kLoopback, 0);
+  const BucketPlan plan = PlanBuckets({5'000'000, 200'000, 7'000'000}, {2, 1, 0}, 2, kLoopback, 0);
   EXPECT_THAT(plan.buckets, ElementsAre(ElementsAre(2), ElementsAre(1), ElementsAre(0)));
 }
 
-TEST(BucketPlan, WhatIsNotWorthAMessageTravelsWithTheLast) {
-  const BucketPlan plan = PlanBuckets({5'000'000, 10, 20}, {2, 1, 0}, 2, kLoopback, 0);
-  EXPECT_THAT(plan.buckets, ElementsAre(ElementsAre(2, 1, 0)));
+TEST(BucketPlan, WhatIsNotWorthAMessageTravelsWithTheNext) {
+  // The mlp 784-512-256-10: weight and bias of each layer.
+  const std::vector<int64_t> bytes = {1'605'632, 2048, 524'288, 1024, 10'240, 40};
+  const BucketPlan plan = PlanBuckets(bytes, Reverse(6), 2, kLoopback, 0);
+  EXPECT_THAT(plan.buckets, ElementsAre(ElementsAre(5, 4, 3, 2, 1), ElementsAre(0)));
+  const BucketPlan slower = PlanBuckets(bytes, Reverse(6), 2, {50e-6, 0.5e9}, 0);
+  EXPECT_THAT(slower.buckets, ElementsAre(ElementsAre(5, 4, 3, 2), ElementsAre(1, 0)));
 }
 
 TEST(BucketPlan, OneWorkerHasOneBucket) {
