@@ -47,7 +47,9 @@ TEST(SharedReduce, RefusesMemoryOfAnotherJob) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << location;
     return std::string(status.message());
   };
-  EXPECT_THAT(refused((*made)->location() + "1", 2), HasSubstr("something else"));
+  const std::string path = (*made)->location().substr(0, (*made)->location().find(' '));
+  EXPECT_THAT(refused(path + " 7", 2), HasSubstr("something else"));
+  EXPECT_THAT(refused(path + " seven", 2), HasSubstr("no location"));
   EXPECT_THAT(refused((*made)->location(), 3), HasSubstr("something else"));
   EXPECT_THAT(refused("/proc/1/fd/999999 7", 2), HasSubstr("open"));
   EXPECT_THAT(refused("", 2), HasSubstr("no location"));
