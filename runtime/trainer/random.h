@@ -13,8 +13,7 @@ namespace trainctl {
 // Values are part of what a checkpoint means: never reuse or renumber one.
 enum class RandomPurpose : uint32_t {
   kInitialize = 1,  // number: the parameter; place: the element
-  kDropout = 2,     // number: the step; place: the layer, then sample and element
-  kPermutation = 3  // number: the pass over the data; place: the draw
+  kDropout = 2      // number: the step; place: the layer, then sample and element
 };
 
 // The key of one stream. `place` tells apart streams of one purpose and number.

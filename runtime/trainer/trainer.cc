@@ -368,6 +368,10 @@ Progress Trainer::CurrentProgress() const {
 
 absl::Status Trainer::Save() {
   if (checkpointing_ == nullptr || saved_step_ == step_) return absl::OkStatus();
+  // Each rank writes other tensors, so a checkpoint is only one state if all ranks hold the same.
+  if (config_.drift_check_every > 0 && step_ % config_.drift_check_every != 0) {
+    RETURN_IF_ERROR(CheckDrift());
+  }
   SetPhase(WorkerPhase::kCheckpoint);
   saved_step_ = step_;
   return checkpointing_->Save(Step(step_), state_, CurrentProgress());

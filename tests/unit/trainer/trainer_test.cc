@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 #include <sstream>
 
@@ -51,6 +52,42 @@ struct Outcome {
   std::vector<absl::Status> statuses;
   std::vector<double> losses;  // by step, the newest if a step was done again
   std::string parameters;      // digest
+};
+
+// Passes everything on, and flips one bit of one sum: a bad memory module.
+class FlippingCommunicator final : public Communicator {
+ public:
+  FlippingCommunicator(Communicator* real, int at_sum) : real_(real), at_sum_(at_sum) {}
+  int rank() const override { return real_->rank(); }
+  int size() const override { return real_->size(); }
+  absl::Status AllReduceSum(float* data, size_t count, int bucket) override {
+    const absl::Status status = real_->AllReduceSum(data, count, bucket);
+    if (bucket == 0 && at_sum_-- == 0) {
+      uint32_t bits;
+      std::memcpy(&bits, data, sizeof(bits));
+      bits ^= 1u << 22;
+      std::memcpy(data, &bits, sizeof(bits));
+    }
+    return status;
+  }
+  absl::Status AllReduceSum(double* data, size_t count) override {
+    return real_->AllReduceSum(data, count);
+  }
+  absl::Status ReduceScatterSum(const float* data, float* out, size_t count) override {
+    return real_->ReduceScatterSum(data, out, count);
+  }
+  absl::Status AllGather(const void* in, void* out, size_t bytes) override {
+    return real_->AllGather(in, out, bytes);
+  }
+  absl::Status Broadcast(void* data, size_t bytes, int root) override {
+    return real_->Broadcast(data, bytes, root);
+  }
+  absl::Status Barrier() override { return real_->Barrier(); }
+  void Abort(absl::string_view reason) override { real_->Abort(reason); }
+
+ private:
+  Communicator* real_;
+  int at_sum_;
 };
 
 class TrainerTest : public testing::Test {
@@ -231,6 +268,22 @@ TEST_F(TrainerTest, CheckpointRequestIsServedOnceByAllRanks) {
                   .statuses[0]
                   .ok());
   EXPECT_THAT(heard_.published, ElementsAre(1, 9));
+}
+
+TEST_F(TrainerTest, ReplicaThatDriftedStopsTheRunBeforeItIsSaved) {
+  TrainConfig config = Config(40, true);
+  config.drift_check_every = 1000;  // so that the check before a checkpoint finds it
+  const auto statuses = RunRanks(3, &heard_, 0, [&](Session& session, Communicator& communicator) {
+    ops::PrepareComputeThread();
+    FlippingCommunicator flipping(&communicator, 14);  // in the sum of step 15
+    Communicator& used = communicator.rank() == 1 ? flipping : communicator;
+    return trainctl::Train(config, {}, session, used);
+  });
+  for (const absl::Status& status : statuses) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr("at step 20 tensor "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("of rank 1 differs"));
+  }
+  EXPECT_THAT(Committed(), ElementsAre(Step(10)));
 }
 
 TEST_F(TrainerTest, DivergenceEndsAllRanksWithOneReason) {
