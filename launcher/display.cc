@@ -1,7 +1,7 @@
 #include "launcher/display.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -128,6 +128,9 @@ void Display::FinishLines() {
 }
 
 void Display::ShowProgress(const ProgressSeen& progress, Instant now) {
+  if (progress.step == 0) {
+    return;  // nothing to say yet
+  }
   progress_ = progress;
   const bool last = progress.total_steps > 0 && progress.step >= progress.total_steps;
   if (redraws_) {
@@ -149,11 +152,11 @@ void Display::ShowProgress(const ProgressSeen& progress, Instant now) {
 }
 
 void Display::ShowEnd(const JobEnded& end) {
-  if (progress_.has_value() && redraws_) {
-    EraseProgress();
-    WriteMessage(ProgressText(*progress_), Announce::Level::kInfo);  // stays on the screen
+  EraseProgress();
+  const std::optional<ProgressSeen> last = std::exchange(progress_, std::nullopt);
+  if (last.has_value() && redraws_) {
+    WriteMessage(ProgressText(*last), Announce::Level::kInfo);  // stays on the screen
   }
-  progress_.reset();
   const bool failed = end.outcome == "failed";
   for (absl::string_view line : absl::StrSplit(end.summary, '\n', absl::SkipEmpty())) {
     WriteMessage(line, failed ? Announce::Level::kError : Announce::Level::kInfo);
@@ -185,9 +188,12 @@ void Display::DrawProgress() {
   if (!redraws_ || !progress_.has_value() || drawn_) {
     return;
   }
-  std::string line =
-      absl::StrCat(ProgressBar(*progress_, kBarColumns), "  ", ProgressText(*progress_));
-  line.resize(std::min(line.size(), static_cast<size_t>(console_->columns() - 1)));
+  const int columns = console_->columns() - 1;
+  std::string line = ProgressText(*progress_);
+  const std::string bar =
+      ProgressBar(*progress_, std::min(kBarColumns, columns - 2 - static_cast<int>(line.size())));
+  line = bar.empty() ? line : absl::StrCat(bar, "  ", line);
+  line.resize(std::min(line.size(), static_cast<size_t>(columns)));
   console_->Err(line);
   drawn_ = true;
 }

@@ -186,7 +186,7 @@ std::vector<std::pair<std::string, std::string>> YamlReader::AllTexts() {
 
 void YamlReader::Require(const char* key) {
   const bool present = std::any_of(node_->entries.begin(), node_->entries.end(),
-                                   [&](const auto& entry) { return entry.first.scalar == key; });
+                                   [&](const YamlEntry& entry) { return entry.key.scalar == key; });
   if (!present) {
     problem_->Report(node_->line, absl::StrCat(Name(key), " is missing"));
   }

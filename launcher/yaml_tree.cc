@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <sstream>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -111,7 +112,7 @@ class TreeBuilder : public YAML::EventHandler {
     } else if (level.key.empty()) {
       AttachKey(&level, std::move(node));
     } else {
-      level.node.entries.emplace_back(std::move(level.key.back()), std::move(node));
+      level.node.entries.push_back(YamlEntry{std::move(level.key.back()), std::move(node)});
       level.key.clear();
     }
   }

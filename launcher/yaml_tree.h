@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,6 +17,8 @@ inline constexpr size_t kLargestYaml = size_t{1} << 20;
 inline constexpr int kDeepestYaml = 32;
 inline constexpr size_t kMostYamlKeys = 1000;  // in one mapping
 
+struct YamlEntry;
+
 struct YamlNode {
   enum class Kind { kNull, kScalar, kSequence, kMap };
   Kind kind = Kind::kNull;
@@ -25,7 +26,12 @@ struct YamlNode {
   std::string scalar;
   bool quoted = false;  // a quoted scalar is text, never a number or a truth value
   std::vector<YamlNode> items;
-  std::vector<std::pair<YamlNode, YamlNode>> entries;  // in the order of the file
+  std::vector<YamlEntry> entries;  // in the order of the file
+};
+
+struct YamlEntry {
+  YamlNode key;  // a scalar
+  YamlNode value;
 };
 
 // "a text", "a list", "a mapping" or "nothing", for messages.

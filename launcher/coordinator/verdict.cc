@@ -96,9 +96,10 @@ bool SaysProgramIsWrong(const WorkerExit& exit) {
   if (exit.kind != WorkerExit::Kind::kExited) return false;
   const absl::string_view tail = exit.output_tail;
   switch (exit.code) {
-    case 2:  // argparse, and Python itself
+    case 2:  // argparse, Python itself, and our trainer
       return (absl::StrContains(tail, "usage:") && absl::StrContains(tail, "error:")) ||
-             absl::StrContains(tail, "can't open file");
+             absl::StrContains(tail, "can't open file") ||
+             absl::StrContains(tail, "train-worker: ");
     case 126:  // shells
       return absl::StrContains(tail, "Permission denied");
     case 127:

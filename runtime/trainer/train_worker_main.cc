@@ -55,6 +55,21 @@ void Tell(const absl::Status& status) {
   }
 }
 
+// What another try cannot mend: the coordinator reads the status together with our name on stderr.
+constexpr int kUsersToMend = 2;
+int ExitStatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kDataLoss:
+      return kUsersToMend;
+    default:
+      return 1;
+  }
+}
+
 int Main(int argc, char** argv) {
   InitLog("train-worker");
   CLI::App app("One worker of a training job; trainctl launch JOB.yaml starts it.", "train-worker");
@@ -67,12 +82,12 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<TrainConfig> config = ReadConfig(config_path);
   if (!config.ok()) {
     Tell(config.status());
-    return 2;
+    return kUsersToMend;
   }
   const absl::Status status = Run(*config, options);
   if (status.ok()) return 0;
   Tell(status);
-  return 1;
+  return ExitStatusOf(status);
 }
 
 }  // namespace

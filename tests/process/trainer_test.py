@@ -114,18 +114,18 @@ class TrainWorker(unittest.TestCase):
     def test_bad_input_ends_in_one_message(self):
         self.fails(self.folder / "none.json", 2, "none.json", "No such file")
         self.fails(self.config(seeds=1), 2, "seeds is not known")
-        self.fails(self.config(data={"kind": "text", "path": str(self.folder / "gone")}), 1, "gone", "No such file")
-        self.fails(self.config(data={"kind": "fashion_mnist", "path": str(self.folder)}), 1,
+        self.fails(self.config(data={"kind": "text", "path": str(self.folder / "gone")}), 2, "gone", "No such file")
+        self.fails(self.config(data={"kind": "fashion_mnist", "path": str(self.folder)}), 2,
                    "apt-get install dataset-fashion-mnist")
-        self.fails(self.config(data={"kind": "tokens", "path": str(TEXT)}), 1, "wrong magic")
-        self.fails(self.config(plan_in=str(TEXT)), 1, "use the bucket plan of")
-        self.fails(self.config(checkpoint={"dir": "/proc/checkpoints"}), 1, "make the checkpoint folder")
-        self.fails(self.config(), 1, "RESUME_FROM", env=dict(environment(), TRAINCTL_RESUME_FROM="/tmp/x"))
+        self.fails(self.config(data={"kind": "tokens", "path": str(TEXT)}), 2, "wrong magic")
+        self.fails(self.config(plan_in=str(TEXT)), 2, "use the bucket plan of")
+        self.fails(self.config(checkpoint={"dir": "/proc/checkpoints"}), 2, "make the checkpoint folder")
+        self.fails(self.config(), 2, "RESUME_FROM", env=dict(environment(), TRAINCTL_RESUME_FROM="/tmp/x"))
         self.assertFalse(list(self.folder.glob("checkpoints/*")))
 
     def test_reason_is_left_where_the_launcher_looks(self):
         error = self.folder / "error.json"
-        self.fails(self.config(data={"kind": "text", "path": str(self.folder / "gone")}), 1,
+        self.fails(self.config(data={"kind": "text", "path": str(self.folder / "gone")}), 2,
                    env=dict(environment(), TORCHELASTIC_ERROR_FILE=str(error)))
         self.assertIn("gone", json.loads(error.read_text())["message"]["message"])
 

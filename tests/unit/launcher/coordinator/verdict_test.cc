@@ -88,6 +88,8 @@ TEST(Verdict, TellsProgramsThatAreWrong) {
   EXPECT_EQ(ClassOf(Code(2, "python3: can't open file '/a.py': [Errno 2]")),
             FailureClass::kUserError);
   EXPECT_EQ(ClassOf(Code(127, "sh: 1: trian: not found")), FailureClass::kUserError);
+  EXPECT_EQ(ClassOf(Code(2, "train-worker: open sea.txt: No such file or directory")),
+            FailureClass::kUserError);
   EXPECT_EQ(ClassOf(Code(2, "something else")), FailureClass::kWorker);
   EXPECT_EQ(ClassOf(Code(1, "ValueError: ModuleNotFoundError: quoted")), FailureClass::kWorker);
   EXPECT_EQ(ClassOf(Code(1, "MyImportError: of the user's own")), FailureClass::kWorker);
