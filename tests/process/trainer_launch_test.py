@@ -94,13 +94,13 @@ class Launch(unittest.TestCase):
         self.assertEqual(self.digest(text_again), self.digest(text))
 
     def test_killed_worker_leaves_no_trace_in_the_result(self):
-        _, text = self.train(2, steps=120)
+        _, text = self.train(2, steps=200)
         digest = self.digest(text)
         chance = random.Random(11)
         for rank in (0, 1, 0):
             shutil.rmtree(self.checkpoints, ignore_errors=True)
             self.losses.unlink(missing_ok=True)
-            process = self.start(2, steps=120, every=15)
+            process = self.start(2, steps=200, every=15)
             step = chance.randrange(5, 100)
             self.wait_for("losses", lambda: self.losses.exists() and self.losses.read_text().count("\n") >= step)
             victim = self.worker(rank)

@@ -62,36 +62,45 @@ class TrainWorker(unittest.TestCase):
         for word in words:
             self.assertIn(word, lines[0])
 
+    def kill_after(self, process, losses, lines, delay):
+        """Kills the process once the loss file has so many lines; False: it ended before."""
+        deadline = time.monotonic() + DEADLINE
+        while process.poll() is None:
+            self.assertLess(time.monotonic(), deadline, f"waiting for {lines} losses")
+            if losses.exists() and losses.read_bytes().count(b"\n") >= lines:
+                time.sleep(delay)  # anywhere within a step or a commit
+                process.kill()
+                return process.wait() < 0
+            time.sleep(0.001)
+        return False
+
     def test_killed_at_random_moments_it_ends_with_the_same_bits(self):
-        started = time.monotonic()
         code, text = self.run_worker(self.config(checkpoint=None), "--loss-file", self.folder / "undisturbed")
-        lasted = time.monotonic() - started
         self.assertEqual(code, 0, text)
         digest = self.digest(text)
         self.assertEqual(self.digest(self.run_worker(self.config(checkpoint=None))[1]), digest)
+        expected = dict(line.split(",") for line in (self.folder / "undisturbed").read_text().split())
         chance = random.Random(5)
         kills = 0
-        for run in range(6):
+        for every in range(1, 7):
             shutil.rmtree(self.checkpoints, ignore_errors=True)
-            losses = self.folder / f"losses{run}"
-            for life in range(100):
-                process = self.start(self.config(every=1 + run), "--loss-file", losses)
-                try:
-                    out, err = process.communicate(timeout=lasted * chance.uniform(0.2, 1.0))
+            losses = self.folder / f"losses{every}"
+            lines = 0
+            while True:
+                process = self.start(self.config(every=every), "--loss-file", losses)
+                lines += chance.randrange(8, 20)  # more than `every`: each life gets further
+                killed = self.kill_after(process, losses, lines, chance.uniform(0, 0.01))
+                out, err = process.communicate(timeout=DEADLINE)
+                if not killed:
                     break
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.communicate()
-                    kills += 1
-                    lasted *= 1.02  # a machine that became slower must not mean endless lives
+                kills += 1
             self.assertEqual(process.returncode, 0, out + err)
             self.assertEqual(self.digest(out + err), digest)
-            expected = dict(line.split(",") for line in (self.folder / "undisturbed").read_text().split())
             for line in losses.read_text().splitlines():
                 step, comma, loss = line.partition(",")
                 if step in expected and comma and len(loss) == len(expected[step]):
                     self.assertEqual(loss, expected[step], f"step {step}")
-        self.assertGreater(kills, 3)
+        self.assertGreater(kills, 6)
 
     def test_full_disk_is_told_and_training_goes_on(self):
         mount = self.folder / "small"
