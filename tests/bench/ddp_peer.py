@@ -46,6 +46,15 @@ def shares(samples, batch, rank, world):
             yield order[begin + rank * batch:begin + (rank + 1) * batch]
 
 
+def without_buffers(model):
+    """The buffers are constants, and DDP over Gloo cannot send those that are of bool."""
+    for module in list(model.modules()):
+        for name, value in list(module.named_buffers(recurse=False)):
+            delattr(module, name)
+            setattr(module, name, value)
+    return model
+
+
 def blas():
     with open("/proc/self/maps") as maps:
         return sorted({line.split()[-1] for line in maps if "blas" in line})
@@ -69,7 +78,7 @@ def main():
     else:
         x, y = windows(train["data"]["path"], shape["context"])
         model = Gpt(shape["layers"], shape["width"], shape["heads"], shape["context"], 256, 0.0)
-    model = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    model = DistributedDataParallel(without_buffers(model), gradient_as_bucket_view=True)
     wanted = train["optimizer"]
     optimizer = torch.optim.AdamW(model.parameters(), lr=wanted["lr"], weight_decay=wanted["weight_decay"],
                                   foreach=True)
