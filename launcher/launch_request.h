@@ -25,7 +25,8 @@ struct Surroundings {
   int gpus = 0;  // that this process may use
   int cpus = 1;
 };
-// Of this process. FAILED_PRECONDITION if the current folder is gone.
+// Of this process. FAILED_PRECONDITION if the current folder is gone or the
+// environment names no place for state.
 absl::StatusOr<Surroundings> SurroundingsNow();
 
 // Which output is shown on the front end's own stdout and stderr.

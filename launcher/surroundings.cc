@@ -82,6 +82,10 @@ absl::StatusOr<Surroundings> SurroundingsNow() {
     now.env.emplace_back(*entry);
   }
   now.state_folder = StateFolder();
+  if (now.state_folder.front() != '/') {
+    return absl::FailedPreconditionError(
+        "cannot keep the job's state: neither HOME nor XDG_STATE_HOME is an absolute path");
+  }
   now.id_suffix = RandomSuffix();
   now.gpus = CountGpus();
   now.cpus = CountCpus();

@@ -68,26 +68,35 @@ absl::StatusOr<LaunchRequest> ReadRequest(const LaunchFlags& flags) {
 absl::StatusOr<RunningJob> StartJob(const LaunchRequest& request,
                                     const std::optional<std::string>& daemon_address) {
   RunningJob running;
+  const JobSpec& spec = request.spec;
   ASSIGN_OR_RETURN(std::optional<std::string> socket, FindDaemon(daemon_address));
-  RETURN_IF_ERROR(MakeJobFolder(request.spec));
+  RETURN_IF_ERROR(MakeJobFolder(spec));
   auto undo = absl::MakeCleanup([&] {
     if (running.daemon.has_value()) {
       EndDaemon(&*running.daemon);
     }
     std::error_code ignored;
-    std::filesystem::remove_all(request.spec.job_folder, ignored);
+    std::filesystem::remove_all(spec.job_folder, ignored);
+    std::filesystem::remove(spec.log_folder, ignored);  // if it is empty
   });
+  const std::string daemon_log = JoinPath(spec.job_folder, "traind.log");
   if (!socket.has_value()) {
-    ASSIGN_OR_RETURN(running.daemon,
-                     StartPrivateDaemon(JoinPath(request.spec.job_folder, "traind.log"), ""));
-    socket = running.daemon->socket;
+    ASSIGN_OR_RETURN(running.daemon, StartPrivateDaemon(daemon_log, ""));
   }
   RETURN_IF_ERROR(FillJobFolder(request));
-  if (running.daemon.has_value()) {
-    RETURN_IF_ERROR(AwaitDaemon(*running.daemon));
+  absl::StatusOr<StartedJob> started = absl::PermissionDeniedError("");
+  if (socket.has_value()) {
+    started = NodeClient(*socket).Submit(spec);
   }
-  NodeClient client(*socket);
-  ASSIGN_OR_RETURN(running.job, client.Submit(request.spec));
+  // A system daemon that does not let this user in is none.
+  if (absl::IsPermissionDenied(started.status()) && !daemon_address.has_value()) {
+    if (!running.daemon.has_value()) {
+      ASSIGN_OR_RETURN(running.daemon, StartPrivateDaemon(daemon_log, ""));
+    }
+    RETURN_IF_ERROR(AwaitDaemon(*running.daemon));
+    started = NodeClient(running.daemon->socket).Submit(spec);
+  }
+  ASSIGN_OR_RETURN(running.job, std::move(started));
   std::move(undo).Cancel();
   return running;
 }

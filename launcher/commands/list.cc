@@ -19,12 +19,12 @@ struct Row {
   std::string id;
   std::string name;
   std::string state;  // a phase, an outcome, or "interrupted"
-  std::string step;
+  int64_t step = 0;
   int64_t started_s = 0;
 };
 
 Row Look(const KnownJob& job) {
-  Row row{job.id, job.id.substr(0, job.id.rfind('-')), "interrupted", "", job.started_s};
+  Row row{job.id, job.id.substr(0, job.id.rfind('-')), "interrupted", 0, job.started_s};
   absl::StatusOr<ReportSeen> report = ReadReport(job);
   if (absl::IsDataLoss(report.status())) {
     row.state = "damaged";
@@ -32,7 +32,7 @@ Row Look(const KnownJob& job) {
   }
   if (report.ok()) {
     row.name = report->name;
-    row.step = report->steps > 0 ? absl::StrCat(report->steps) : "";
+    row.step = report->steps;
     if (!report->outcome.empty()) {
       row.state = report->outcome;
       return row;
@@ -48,9 +48,7 @@ Row Look(const KnownJob& job) {
   }
   row.name = description->name;
   row.state = JobPhaseName(description->view.phase);
-  if (description->view.step.value > 0) {
-    row.step = absl::StrCat(description->view.step.value);
-  }
+  row.step = description->view.step.value;
   return row;
 }
 
@@ -80,12 +78,12 @@ int RunList(const JobFlags& flags) {
                          {"job", row.id},
                          {"name", row.name},
                          {"state", row.state},
-                         {"step", row.step.empty() ? "0" : row.step},
+                         {"step", row.step},
                          {"started", row.started_s},
                          {"folder", job.folder}};
       absl::StrAppend(&out, json.dump(-1, ' ', false, Json::error_handler_t::replace), "\n");
     } else {
-      absl::StrAppend(&out, absl::StrFormat("%-40s %-20s %-12s %10s  %s\n", row.id, row.name,
+      absl::StrAppend(&out, absl::StrFormat("%-40s %-20s %-12s %10d  %s\n", row.id, row.name,
                                             row.state, row.step, LocalTime(row.started_s)));
     }
   }

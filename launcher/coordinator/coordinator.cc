@@ -210,7 +210,9 @@ void CoordinatorState::MemberIsBack(const Node& node, const std::vector<WorkerSt
     TryRun();
     return JudgeEpoch();
   }
-  if (node.part == Part::kStarting && node.gone) {  // the order never arrived
+  // The order never arrived; unless something of this epoch was saved: then the node lost it.
+  const bool saved = ledger_.recovery_point() > epoch_->formed.resume_step;
+  if (node.part == Part::kStarting && node.gone && !saved) {
     members_.ToldToStart(node.name, CurrentEpochNumber(), now_);
     return StartOn(node);
   }

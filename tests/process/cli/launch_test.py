@@ -247,4 +247,19 @@ def killed_private_daemon_is_started_again(s):
     assert lines_of(out, 0) == ["finished"], (out, err)
 
 
+def job_whose_processes_all_died_is_taken_over(s):
+    program = s.shell("while [ ! -e go ]; do sleep 0.05; done; echo finished\n")
+    s.run("submit", "--name", "lost", program)
+    wait_until(lambda: "running" in s.run("status", "lost").stdout, "the job runs")
+    s.kill_everything()
+    assert "interrupted" in s.run("list").stdout, s.run("list").stdout
+    expect(s.run("status", "lost"), 3, "trainctl resume")
+    resumed = s.start("resume", "lost")
+    assert s.job().name in resumed.stderr.readline()  # attached
+    (s.folder / "go").touch()
+    out, err = resumed.communicate(timeout=sandbox.DEADLINE_S)
+    assert resumed.returncode == 0, err
+    assert lines_of(out, 0)[-1] == "finished", (out, err)
+
+
 sandbox.main(__name__)

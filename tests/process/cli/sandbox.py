@@ -122,10 +122,15 @@ class Sandbox:
         assert not left, f"sockets are left in {socket_folder()}: {left}"
         assert not os.listdir(self.tmp), f"temporary files are left: {os.listdir(self.tmp)}"
 
+    def kill_everything(self):
+        """As a machine that loses its power; what is started again meanwhile dies too."""
+        while living := processes_with(self.mark):
+            for pid in living:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
     def remove(self):
-        for pid in processes_with(self.mark):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        self.kill_everything()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -86,6 +86,21 @@ def killed_worker_changes_no_bit(s):
     assert report["restarts"] == 1 and len(report["epochs"]) == 2, report
 
 
+def training_goes_on_after_everything_died(s):
+    path = job_file(s, 400)
+    undisturbed = s.run("launch", "--checkpoint-dir", "a", path)
+    expect(undisturbed, 0)
+    s.run("submit", "--name", "hit", "--checkpoint-dir", "b", path)
+    wait_until(lambda: (s.folder / "b/step-000000040").exists(), "a checkpoint")
+    s.kill_everything()
+    resumed = s.run("resume", "hit")
+    expect(resumed, 0)
+    assert parameters_of(resumed.stderr) == parameters_of(undisturbed.stderr), resumed.stderr
+    report = json.loads(next(j for j in s.jobs() if j.name.startswith("hit-"))
+                        .joinpath("report.json").read_text())
+    assert report["epochs"][-1]["resume_step"] >= 40, report
+
+
 def missing_data_is_a_user_error_without_restarts(s):
     path = job_file(s, 10)
     (s.folder / "sea.txt").unlink()

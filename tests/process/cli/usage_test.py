@@ -1,5 +1,7 @@
 """Bad input to the front end: one clear message, the documented status, nothing started."""
 
+import os
+
 import sandbox
 from sandbox import expect
 
@@ -73,6 +75,16 @@ def huge_job_file_is_refused(s):
 def unwritable_state_folder_is_not_fit_and_leaves_nothing(s):
     result = s.run("launch", "/bin/true", env={"XDG_STATE_HOME": "/proc/1"})
     expect(result, 5, "cannot keep the job's state", "XDG_STATE_HOME")
+
+
+def state_needs_a_place(s):
+    if os.geteuid() != 0:  # root has a place of its own
+        expect(s.run("launch", "/bin/true", env={"XDG_STATE_HOME": "relative", "HOME": ""}), 5, "HOME")
+
+
+def failed_start_leaves_no_log_folder(s):
+    expect(s.run("launch", "--daemon", str(s.folder / "none.sock"), "--log-dir", "l", "/bin/true"), 3)
+    assert not (s.folder / "l").exists() or not list((s.folder / "l").iterdir())
 
 
 def unreachable_daemon_is_named(s):
