@@ -76,7 +76,7 @@ void Loop::ReadSignals() {
 
 void Loop::Post(Task task) {
   {
-    absl::MutexLock lock(&mailbox_mutex_);
+    MutexLock lock(&mailbox_mutex_);
     mailbox_.push_back(std::move(task));
   }
   const uint64_t one = 1;
@@ -89,7 +89,7 @@ void Loop::DrainMailbox() {
   [[maybe_unused]] const ssize_t n = ::read(wakeup_.get(), &count, sizeof(count));
   std::vector<Task> tasks;
   {
-    absl::MutexLock lock(&mailbox_mutex_);
+    MutexLock lock(&mailbox_mutex_);
     tasks.swap(mailbox_);
   }
   for (Task& task : tasks) task();

@@ -12,8 +12,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
-#include "absl/synchronization/mutex.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/time.h"
 
 namespace trainctl {
@@ -67,7 +67,7 @@ class Loop {
   bool quit_ = false;
   int quit_status_ = 0;
 
-  absl::Mutex mailbox_mutex_;
+  Mutex mailbox_mutex_;
   std::vector<Task> mailbox_ ABSL_GUARDED_BY(mailbox_mutex_);
 };
 

@@ -120,7 +120,7 @@ void GlooMesh::Watch() {
         Guard("connection", [&] { received = goodbye_->waitRecv(nullptr, kForever); });
     if (!waited.ok()) return FindDeadPeer(waited.message());
     if (!received) return;  // the destructor's wake-up
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     TakeGoodbyes();
     if (EverybodyLeft()) return;
   }
@@ -138,7 +138,7 @@ void GlooMesh::TakeGoodbyes() {
 
 void GlooMesh::FindDeadPeer(absl::string_view found) {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (waiting_ != nullptr && Now() >= waiting_until_) return;
   }
   char byte = 0;
@@ -147,7 +147,7 @@ void GlooMesh::FindDeadPeer(absl::string_view found) {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       if (left_[static_cast<size_t>(peer)] != 0) continue;
     }
     // Any call on a broken pair throws.
@@ -179,14 +179,14 @@ void GlooMesh::SetFailure(absl::Status status) {
 }
 
 void GlooMesh::Fail(absl::Status status) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (!failure_.ok()) return;
   SetFailure(std::move(status));
   WakeWaiter();
 }
 
 void GlooMesh::OnChange(std::function<void()> callback) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   on_change_ = std::move(callback);
 }
 
@@ -202,7 +202,7 @@ absl::Status GlooMesh::LeftOrLate(int peer, bool left, absl::string_view what) {
 }
 
 absl::Status GlooMesh::Check(int peer, Instant deadline, absl::string_view what) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (!failure_.ok()) return failure_;
   const bool left = left_[static_cast<size_t>(peer)] != 0;
   if (!left && Now() < deadline) return absl::OkStatus();
@@ -211,7 +211,7 @@ absl::Status GlooMesh::Check(int peer, Instant deadline, absl::string_view what)
 
 absl::Status GlooMesh::status() const {
   if (!failed_.load(std::memory_order_relaxed)) return absl::OkStatus();
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return failure_;
 }
 
@@ -229,7 +229,7 @@ absl::Status GlooMesh::PostReceive(Buffer& buffer, uint64_t slot, size_t offset,
                               [&] { buffer.gloo_->recv(buffer.peer_, slot, offset, bytes); });
   // One who left has sent all that it ever will, so a receive that nobody needs may stay undone.
   if (!posted.ok()) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (left_[static_cast<size_t>(buffer.peer_)] != 0) return absl::OkStatus();
   }
   if (!posted.ok()) {
@@ -262,7 +262,7 @@ absl::Status GlooMesh::Wait(Buffer& buffer, Direction direction, Instant deadlin
                             absl::string_view what) {
   bool left = false;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (!failure_.ok()) return failure_;
     left = left_[static_cast<size_t>(buffer.peer_)] != 0;
     waiting_ = &buffer;
@@ -280,7 +280,7 @@ absl::Status GlooMesh::Wait(Buffer& buffer, Direction direction, Instant deadlin
       std::chrono::ceil<std::chrono::milliseconds>(std::max(deadline - Now(), Duration::zero()));
   absl::Status waited = wait_until(left ? std::chrono::milliseconds(0) : patience);
   if (waited.ok() && !completed) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     left = left_[static_cast<size_t>(buffer.peer_)] != 0;
     if (left) waiting_until_ = Instant{};
   }
@@ -288,7 +288,7 @@ absl::Status GlooMesh::Wait(Buffer& buffer, Direction direction, Instant deadlin
   if (waited.ok() && !completed && left && status().ok()) {
     waited = wait_until(std::chrono::milliseconds(0));
   }
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   waiting_ = nullptr;
   if (completed) return absl::OkStatus();
   if (!failure_.ok()) return failure_;
@@ -308,7 +308,7 @@ void GlooMesh::Leave() {
     goodbyes[static_cast<size_t>(peer)] = *std::move(buffer);
     if (!Send(goodbyes[static_cast<size_t>(peer)], kGoodbyeSlot, 0, 1).ok()) return;
   }
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto finished = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return EverybodyLeft() || !failure_.ok();
   };

@@ -22,7 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/time.h"
 
 namespace trainctl {
@@ -96,7 +96,7 @@ class GlooMesh {
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
 
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> on_change_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> failed_{false};                 // same as !failure_.ok(), for the fast path

@@ -10,9 +10,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/worker/link_probe.h"
 
@@ -85,7 +85,7 @@ class BucketReducer : public Reducer {
 
   ~BucketReducer() override {
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       quit_ = true;
     }
     if (thread_.joinable()) thread_.join();
@@ -123,7 +123,7 @@ class BucketReducer : public Reducer {
       return absl::FailedPreconditionError("begin step: the step before it was not waited for");
     }
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       RETURN_IF_ERROR(failure_);
       next_ = launchable_ = 0;
     }
@@ -159,7 +159,7 @@ class BucketReducer : public Reducer {
     const size_t before = full_;
     while (full_ + 1 < missing_.size() && missing_[full_] == 0) ++full_;
     if (full_ == before || communicator_->size() == 1) return;
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     launchable_ = full_;
   }
 
@@ -173,7 +173,7 @@ class BucketReducer : public Reducer {
     in_step_ = false;
     const double step_seconds = ToSeconds(Now() - step_start_);
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       launchable_ = layout_.buckets.size();
       // Reduces here what the other thread has not begun: waking it would cost more.
       ReduceLaunchable();
@@ -184,7 +184,7 @@ class BucketReducer : public Reducer {
                             [](float count) { return count > 0; });
     if (plan_.final) return absl::OkStatus();
     absl::Status agreed = AgreeOnPlan(step_seconds);
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     failure_.Update(agreed);
     return failure_;
   }
@@ -200,7 +200,7 @@ class BucketReducer : public Reducer {
   }
 
   void Communicate() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     for (;;) {
       mutex_.Await(absl::Condition(this, &BucketReducer::HasWork));
       if (quit_) return;
@@ -285,7 +285,7 @@ class BucketReducer : public Reducer {
   std::vector<int> ready_order_;
   Instant step_start_;
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   size_t next_ ABSL_GUARDED_BY(mutex_) = 0;        // bucket to be reduced next
   size_t launchable_ ABSL_GUARDED_BY(mutex_) = 0;  // buckets before this one may be reduced

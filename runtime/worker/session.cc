@@ -13,10 +13,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "runtime/base/errno_status.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 
 namespace trainctl {
@@ -126,7 +126,7 @@ class SupervisedSession : public Session {
                                                     Duration timeout) override {
     const std::string key(name);
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       if (!exchanges_.emplace(key, std::nullopt).second) {
         return absl::FailedPreconditionError(
             absl::StrCat("exchange \"", name, "\": this name is in use in this epoch"));
@@ -134,7 +134,7 @@ class SupervisedSession : public Session {
     }
     absl::Status sent = Send(frame::Exchange{identity_.epoch.value, identity_.rank, key,
                                              std::string(value), timeout.count()});
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (!sent.ok()) {
       exchanges_.erase(key);
       return sent;
@@ -171,7 +171,7 @@ class SupervisedSession : public Session {
     granted.epoch = identity_.epoch.value;
     granted.step = step.value;
     if (identity_.rank != 0) return granted;
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     const auto answered = [this, &step]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return grants_.contains(step.value) || !lost_.ok();
     };
@@ -205,10 +205,10 @@ class SupervisedSession : public Session {
   }
 
   void OnLost(std::function<void(absl::string_view)> callback) override {
-    absl::MutexLock callback_lock(&callback_mutex_);
+    MutexLock callback_lock(&callback_mutex_);
     absl::Status lost;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       lost = lost_;
     }
     if (callback && !lost.ok()) {
@@ -221,11 +221,11 @@ class SupervisedSession : public Session {
  private:
   absl::Status Send(const frame::Frame& message) ABSL_LOCKS_EXCLUDED(mutex_, send_mutex_) {
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       if (!lost_.ok()) return lost_;
     }
     const std::string bytes = frame::Encode(message);
-    absl::MutexLock lock(&send_mutex_);
+    MutexLock lock(&send_mutex_);
     for (size_t sent = 0; sent < bytes.size();) {
       const ssize_t n =
           ::send(socket_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
@@ -265,16 +265,16 @@ class SupervisedSession : public Session {
       }
     }
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       lost_ = end;
     }
-    absl::MutexLock lock(&callback_mutex_);
+    MutexLock lock(&callback_mutex_);
     if (on_lost_) on_lost_(end.message());
     on_lost_ = nullptr;
   }
 
   void Take(frame::Frame message) ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (auto* done = std::get_if<frame::ExchangeDone>(&message)) {
       auto waiting = exchanges_.find(done->name);
       if (done->epoch == identity_.epoch.value && waiting != exchanges_.end()) {
@@ -289,12 +289,12 @@ class SupervisedSession : public Session {
   MappedPage page_;
   Fd socket_;
   std::thread reader_;
-  absl::Mutex send_mutex_;  // one frame at a time
-  absl::Mutex mutex_;
+  Mutex send_mutex_;  // one frame at a time
+  Mutex mutex_;
   absl::Status lost_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::optional<frame::ExchangeDone>> exchanges_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, frame::CommitGranted> grants_ ABSL_GUARDED_BY(mutex_);
-  absl::Mutex callback_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);  // held while the callback runs
+  Mutex callback_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);  // held while the callback runs
   std::function<void(absl::string_view)> on_lost_ ABSL_GUARDED_BY(callback_mutex_);
 };
 

@@ -21,7 +21,8 @@ find_library(GRPC_ARCHIVE libgrpc.a)
 add_library(trainctl_absl INTERFACE)
 add_library(trainctl_grpc INTERFACE)
 add_library(trainctl_protobuf INTERFACE)
-if(absl_archives AND GRPC_ARCHIVE)
+# Sanitizers take the shared libraries: only whole modules can be told apart as not instrumented.
+if(absl_archives AND GRPC_ARCHIVE AND NOT TRAINCTL_SANITIZE)
   # Archives that need each other. A group is one item to CMake, which would otherwise drop the
   # second of two equal flags and so tear the group apart.
   list(JOIN absl_archives "," absl_group)

@@ -55,7 +55,7 @@ FrontEnd::FrontEnd(const std::string& socket, WatchOptions options) {
         &loop_, socket, options,
         JobWatch::Callbacks{[this](JobUpdate update) { Take(std::move(update)); },
                             [this](const absl::Status& status) {
-                              absl::MutexLock lock(&mutex_);
+                              MutexLock lock(&mutex_);
                               end_status_ = status;
                             }});
   });
@@ -72,8 +72,8 @@ FrontEnd::~FrontEnd() {
 }
 
 void FrontEnd::Take(JobUpdate update) {
-  absl::MutexLock held(&hold_);
-  absl::MutexLock lock(&mutex_);
+  MutexLock held(&hold_);
+  MutexLock lock(&mutex_);
   if (const auto* output = std::get_if<OutputBytes>(&update)) {
     std::string& text = output_[{output->epoch.value, {output->rank, output->stream}}];
     EXPECT_EQ(output->offset, text.size()) << "a byte was lost or doubled";
@@ -94,21 +94,21 @@ bool FrontEnd::Await(const std::function<bool(FrontEnd&)>& done, const std::stri
 std::optional<JobEnded> FrontEnd::AwaitEnd() {
   Await(
       [](FrontEnd& front) {
-        absl::MutexLock lock(&front.mutex_);
+        MutexLock lock(&front.mutex_);
         return front.end_status_.has_value();
       },
       "the end of the watch");
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return ended_;
 }
 
 absl::Status FrontEnd::end_status() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return end_status_.value_or(absl::UnknownError("not ended"));
 }
 
 std::string FrontEnd::Output(int rank, int stream) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   std::string all;
   for (const auto& [key, text] : output_) {
     if (key.second == std::make_pair(rank, stream)) all += text;
@@ -117,12 +117,12 @@ std::string FrontEnd::Output(int rank, int stream) {
 }
 
 std::vector<std::string> FrontEnd::Announcements() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return announcements_;
 }
 
 JobDescription FrontEnd::State() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return state_;
 }
 

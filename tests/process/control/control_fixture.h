@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
 #include "launcher/coordinator/spec.h"
 #include "launcher/job_client.h"
 #include "launcher/node_client.h"
 #include "runtime/base/loop.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/program.h"
 #include "runtime/base/time.h"
 
@@ -51,8 +51,8 @@ class FrontEnd {
  private:
   void Take(JobUpdate update);
 
-  absl::Mutex mutex_;
-  absl::Mutex hold_;
+  Mutex mutex_;
+  Mutex hold_;
   std::map<std::pair<int64_t, std::pair<int, int>>, std::string> output_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> announcements_ ABSL_GUARDED_BY(mutex_);
   JobDescription state_ ABSL_GUARDED_BY(mutex_);

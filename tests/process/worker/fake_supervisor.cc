@@ -45,8 +45,8 @@ void FakeSupervisor::Close() {
 }
 
 std::unique_ptr<Session> FakeSupervisor::MakeSession(int rank) {
-  static absl::Mutex environment;
-  absl::MutexLock lock(&environment);
+  static Mutex environment;
+  MutexLock lock(&environment);
   const auto set = [](const char* name, const std::string& value) {
     CHECK(::setenv(name, value.c_str(), 1) == 0);
   };
@@ -64,7 +64,7 @@ std::unique_ptr<Session> FakeSupervisor::MakeSession(int rank) {
 }
 
 std::vector<frame::Frame> FakeSupervisor::received() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return received_;
 }
 
@@ -142,7 +142,7 @@ void FakeSupervisor::Answer(Connection& connection, frame::Frame message) {
       }
     }
   }
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   received_.push_back(std::move(message));
 }
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/loop.h"
+#include "runtime/base/mutex.h"
 #include "runtime/local/frames.h"
 #include "runtime/local/page.h"
 #include "runtime/worker/communicator.h"
@@ -56,7 +56,7 @@ class FakeSupervisor {
   std::vector<std::unique_ptr<Connection>> connections_;
   std::map<std::string, std::map<int, std::string>> exchanges_;
   std::map<int64_t, std::map<int, frame::Shard>> shards_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::vector<frame::Frame> received_ ABSL_GUARDED_BY(mutex_);
 };
 

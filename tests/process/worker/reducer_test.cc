@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/check.h"
+#include "runtime/base/mutex.h"
 #include "tests/process/worker/fake_supervisor.h"
 
 namespace trainctl {
@@ -116,12 +116,12 @@ TEST_P(ReducerWorld, SumsInRankOrderWhateverTheBuckets) {
 
 TEST(Reducer, RebuildsBucketsOnceFromTheReadyOrderOfRankZero) {
   const std::vector<int> order = {2, 5, 0, 4, 1, 3};
-  absl::Mutex mutex;
+  Mutex mutex;
   std::vector<std::string> notes, plans;
   RunRanks(3, [&](Session&, Communicator& communicator) {
     ReducerOptions options;
     options.note = [&](absl::string_view text) {
-      absl::MutexLock lock(&mutex);
+      MutexLock lock(&mutex);
       notes.emplace_back(text);
     };
     auto reducer = Make(communicator, std::move(options));
@@ -146,7 +146,7 @@ TEST(Reducer, RebuildsBucketsOnceFromTheReadyOrderOfRankZero) {
       flat.insert(flat.end(), bucket.begin(), bucket.end());
     }
     EXPECT_EQ(flat, order);
-    absl::MutexLock lock(&mutex);
+    MutexLock lock(&mutex);
     plans.push_back(PlanToJson(reducer->plan()));
   });
   EXPECT_EQ(notes.size(), 1u);
