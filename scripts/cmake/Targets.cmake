@@ -1,10 +1,22 @@
-# trainctl_library(NAME SOURCES a.cc … DEPS other …)
+# Code of tests is compiled fast rather than made fast.
+set(TRAINCTL_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+include(Precompile)
+
+# trainctl_library(NAME SOURCES a.cc … DEPS other … [OWN_OPTIONS])
 # One target per folder. DEPS are other folders' targets or third-party targets; the allowed
 # arrows are in runtime/README.md and scripts/check proves them on the include lines.
+# OWN_OPTIONS: the folder sets compile options of its own, with which no precompiled header fits.
 function(trainctl_library name)
-  cmake_parse_arguments(A "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(A "OWN_OPTIONS" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(${name} STATIC ${A_SOURCES})
   target_link_libraries(${name} PUBLIC trainctl_options ${A_DEPS} PRIVATE ${A_PRIVATE_DEPS})
+  if(A_OWN_OPTIONS)
+    return()
+  elseif("${A_DEPS}" MATCHES "trainctl_(grpc|rpc|proto|client|node)")
+    trainctl_use_precompiled(${name} rpc)
+  else()
+    trainctl_use_precompiled(${name} base)
+  endif()
 endfunction()
 
 # What a user runs, without the tests: cmake --build build/release --target programs
@@ -32,6 +44,8 @@ function(trainctl_test name tier)
   target_link_libraries(${name} PRIVATE trainctl_options ${A_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE
     TRAINCTL_BIN_DIR="${CMAKE_BINARY_DIR}/bin" TRAINCTL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_compile_options(${name} PRIVATE ${TRAINCTL_TEST_OPTIONS})
+  trainctl_use_precompiled(${name} test)
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 120)
   endif()

@@ -1,0 +1,1 @@
+// The object for which a precompiled header is made; see Precompile.cmake.
