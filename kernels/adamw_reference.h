@@ -8,7 +8,8 @@
 
 namespace trainctl::reference {
 
-inline void AdamW(const ops::AdamWStep& s, double* p, const double* g, double* m, double* v, int64_t n) {
+inline void AdamW(const ops::AdamWStep& s, double* p, const double* g, double* m, double* v,
+                  int64_t n) {
   const double t = static_cast<double>(s.step);
   for (int64_t i = 0; i < n; ++i) {
     const double gradient = g[i] * s.gradient_scale;
