@@ -42,6 +42,7 @@ absl::StatusOr<int> Run(const std::string& job_folder, const std::string& socket
 int Main(int argc, char** argv) {
   InitLog("coordinator");
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is then an error like a full disk
   CLI::App app{
       "train-coordinator: coordinates one job. Started by traind; trainctl stop ends the job.\n\n"
       "Example: train-coordinator --job-folder /var/lib/trainctl/jobs/ab12 --socket "

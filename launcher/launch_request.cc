@@ -273,7 +273,8 @@ bool NamesJobFile(const LaunchFlags& flags) {
 
 std::string IdStem(absl::string_view name) {
   std::string stem;
-  for (char c : name.substr(0, 40)) {
+  // With what is drawn anew behind it, an id stays within the 40 bytes that socket paths leave it.
+  for (char c : name.substr(0, 33)) {
     stem += absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-'
                 ? c
                 : '-';

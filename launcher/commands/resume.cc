@@ -1,5 +1,10 @@
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/commands/attach.h"
 #include "launcher/commands/commands.h"
@@ -7,6 +12,7 @@
 #include "launcher/job_lookup.h"
 #include "launcher/node_client.h"
 #include "launcher/update_json.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/file.h"
 #include "runtime/base/places.h"
 #include "runtime/base/status.h"
@@ -37,18 +43,34 @@ struct Revived {
   std::optional<PrivateDaemon> daemon;
 };
 
-// Makes sure that the job has a coordinator.
+// True if the daemon that the job belongs to (the link in its folder) is gone.
+bool DaemonIsGone(const KnownJob& job) {
+  std::error_code error;
+  const std::filesystem::path socket =
+      std::filesystem::read_symlink(JoinPath(job.folder, "daemon"), error);
+  return !error && absl::IsUnavailable(ConnectUnix(socket.string()).status());
+}
+
+absl::StatusOr<PrivateDaemon> StartAdoptingDaemon(const KnownJob& job) {
+  ASSIGN_OR_RETURN(PrivateDaemon daemon,
+                   StartPrivateDaemon(JoinPath(job.folder, "traind.log"), job.id));
+  RETURN_IF_ERROR(AwaitDaemon(daemon));
+  return daemon;
+}
+
+// Makes sure that the job has a coordinator, and a daemon that watches it.
 absl::StatusOr<Revived> Revive(const KnownJob& job, const std::optional<std::string>& address) {
   Revived revived;
   if (CoordinatorListens(job.id)) {
     revived.job = StartedJob{job.id, job.folder, JobSocket(job.id)};
+    if (DaemonIsGone(job)) {
+      ASSIGN_OR_RETURN(revived.daemon, StartAdoptingDaemon(job));
+    }
     return revived;
   }
   ASSIGN_OR_RETURN(std::optional<std::string> socket, FindDaemon(address));
   if (!socket.has_value()) {
-    ASSIGN_OR_RETURN(revived.daemon,
-                     StartPrivateDaemon(JoinPath(job.folder, "traind.log"), job.id));
-    RETURN_IF_ERROR(AwaitDaemon(*revived.daemon));
+    ASSIGN_OR_RETURN(revived.daemon, StartAdoptingDaemon(job));
     socket = revived.daemon->socket;
   }
   NodeClient client(*socket);

@@ -96,6 +96,9 @@ bool SaysProgramIsWrong(const WorkerExit& exit) {
   if (exit.kind != WorkerExit::Kind::kExited) return false;
   const absl::string_view tail = exit.output_tail;
   switch (exit.code) {
+    case 1:  // python -m of a module that is not there
+      return absl::StrContains(tail, ": No module named ") ||
+             absl::StrContains(tail, "Error while finding module specification for");
     case 2:  // argparse, Python itself, and our trainer
       return (absl::StrContains(tail, "usage:") && absl::StrContains(tail, "error:")) ||
              absl::StrContains(tail, "can't open file") ||

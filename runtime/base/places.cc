@@ -1,5 +1,6 @@
 #include "runtime/base/places.h"
 
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,7 +40,12 @@ std::string StateFolder() {
   // The specification says that a relative path is to be ignored.
   if (!wanted.empty() && wanted[0] == '/') return JoinPath(wanted, "trainctl");
   if (::geteuid() == 0) return "/var/lib/trainctl";
-  return JoinPath(Environment("HOME"), ".local/state/trainctl");
+  std::string home = Environment("HOME");
+  if (home.empty()) {
+    const passwd* entry = ::getpwuid(::geteuid());
+    home = entry == nullptr ? "/" : entry->pw_dir;
+  }
+  return JoinPath(home, ".local/state/trainctl");
 }
 
 std::string JobFolder(const std::string& state_folder, absl::string_view job_id) {

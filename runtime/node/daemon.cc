@@ -87,6 +87,18 @@ std::vector<std::string> Entries(const std::string& folder) {
   return names;
 }
 
+// Removes the sockets of private daemons that were killed. A young one may be about to listen.
+void SweepDeadSockets() {
+  constexpr int64_t kYoungSeconds = 60;
+  for (const std::string& name : Entries(SocketFolder())) {
+    const std::string path = JoinPath(SocketFolder(), name);
+    struct stat info;
+    if (!absl::StartsWith(name, "private-") || ::lstat(path.c_str(), &info) < 0) continue;
+    if (info.st_mtime + kYoungSeconds > WallClockNanos() / 1'000'000'000) continue;
+    if (absl::IsUnavailable(ConnectUnix(path).status())) ::unlink(path.c_str());
+  }
+}
+
 }  // namespace
 
 Daemon::Daemon(Loop* loop, DaemonOptions options)
@@ -99,6 +111,7 @@ absl::Status Daemon::Begin() {
   } else if (!options_.private_daemon) {
     AdoptLivingJobs();
   }
+  loop_->After(seconds(1), SweepDeadSockets);  // not while a launch waits
   if (options_.private_daemon) {
     loop_->After(kIdleLimit, [this] { EndIfIdle(); });
   }

@@ -48,6 +48,7 @@ absl::StatusOr<int> Run(const DaemonOptions& options, int ready_fd) {
 int Main(int argc, char** argv) {
   InitLog("traind");
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is then an error like a full disk
   std::signal(SIGHUP, SIG_IGN);
   CLI::App app{
       "traind: runs on a node and starts jobs there. Usually started by trainctl launch (then "

@@ -209,7 +209,6 @@ void EpochWorkers::Signal(int signo) {
   Reap();
   for (Worker& worker : workers_) {
     if (!worker.slot.HasProcess()) continue;
-    worker.sent.set(static_cast<size_t>(signo));
     ::kill(worker.pid, signo);
   }
 }

@@ -77,7 +77,7 @@ class EpochWorkers {
     OutputStream* err = nullptr;
     std::string error_file;
     int64_t spawned_wall_ns = 0;
-    std::bitset<65> sent;  // signals sent by us
+    std::bitset<65> sent;  // signals by which we end it; not those that a user passes on
     std::string spawn_error;
     int spawn_errno = 0;
     frame::Exit exit;

@@ -65,6 +65,7 @@ void BlockSignals() {
   ::signal(SIGCHLD, SIG_DFL);
   ::signal(SIGHUP, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file size limit is then an error like a full disk
 }
 
 absl::StatusOr<SlotPages> MakePages(int slots) {

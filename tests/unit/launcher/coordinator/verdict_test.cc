@@ -87,6 +87,7 @@ TEST(Verdict, TellsProgramsThatAreWrong) {
             FailureClass::kUserError);
   EXPECT_EQ(ClassOf(Code(2, "python3: can't open file '/a.py': [Errno 2]")),
             FailureClass::kUserError);
+  EXPECT_EQ(ClassOf(Code(1, "/usr/bin/python3: No module named trian")), FailureClass::kUserError);
   EXPECT_EQ(ClassOf(Code(127, "sh: 1: trian: not found")), FailureClass::kUserError);
   EXPECT_EQ(ClassOf(Code(2, "train-worker: open sea.txt: No such file or directory")),
             FailureClass::kUserError);
