@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "launcher/coordinator/error_json.h"
 #include "runtime/base/file.h"
@@ -153,7 +152,11 @@ void Report::Progress(const ProgressSeen& progress, Instant first_step, Instant 
   }
   if (first_step != kNever && story->marks.first_step == kNever) {
     story->marks.first_step = first_step;
-    story->first_step_wall_ns = absl::ToUnixNanos(absl::Now()) - (now - first_step).count();
+    // Instants are of this life of the coordinator; an epoch of an earlier one has none.
+    if (story->marks.formed != kNever) {
+      story->first_step_wall_ns =
+          story->formed.wall_ns + (first_step - story->marks.formed).count();
+    }
   }
   story->last_step = std::max(story->last_step, Step(static_cast<int64_t>(progress.step)));
   auto& samples = story->samples;

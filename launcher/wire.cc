@@ -140,6 +140,7 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   m.set_checkpoint_keep(spec.checkpoint_keep);
   m.set_propagate_exit_code(spec.propagate_exit_code);
   m.set_requeue_status(spec.requeue_status);
+  for (const std::string& uuid : spec.gpus) m.add_gpus(uuid);
   return m;
 }
 
@@ -174,6 +175,7 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& m) {
   spec.checkpoint_keep = m.checkpoint_keep();
   spec.propagate_exit_code = m.propagate_exit_code();
   spec.requeue_status = m.requeue_status();
+  spec.gpus.assign(m.gpus().begin(), m.gpus().end());
   RETURN_IF_ERROR(CheckSpec(spec));
   return spec;
 }

@@ -35,6 +35,8 @@ struct JobSpec {
   Duration join_timeout = seconds(600);
   Duration orphan_timeout = seconds(60);  // negative: no limit
 
+  std::vector<std::string> gpus;  // UUIDs, locked for the job on its node; empty: none is used
+
   std::string job_folder;         // journal, report, logs; absolute
   std::string log_folder;         // LOG_FOLDER/EPOCH/RANK/…; absolute
   std::string checkpoint_folder;  // absolute; empty: the job has none

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -35,6 +36,13 @@ CoordinatorProcess::~CoordinatorProcess() {
   loop_->Cancel(retry_);
   StopWatchingReady();
   if (pidfd_.valid()) loop_->Unwatch(pidfd_.get());
+}
+
+void CoordinatorProcess::Kill() {
+  loop_->Cancel(retry_);
+  if (!pidfd_.valid()) return callbacks_.on_over();
+  killed_ = true;
+  ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0u);
 }
 
 void CoordinatorProcess::StopWatchingReady() {
@@ -108,7 +116,8 @@ void CoordinatorProcess::Died() {
   // One that was not our child tells no status, but one that ends well removes its socket.
   const bool ended_well = known ? info.si_code == CLD_EXITED && info.si_status == 0
                                 : ::access(socket_.c_str(), F_OK) < 0;
-  if (ended_well) return callbacks_.on_over();
+  if (killed_) ::unlink(socket_.c_str());
+  if (ended_well || killed_) return callbacks_.on_over();
   if (!refused_.ok()) return callbacks_.on_failed(refused_);
   const std::string death = !known ? "ended"
                             : info.si_code == CLD_EXITED

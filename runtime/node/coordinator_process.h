@@ -32,6 +32,8 @@ class CoordinatorProcess {
 
   // Takes over the one that listens at the socket, else starts one. Never blocks on it.
   void Begin();
+  // Ends it without a trace of its own: on_over follows. For a job that never began.
+  void Kill();
 
  private:
   bool Adopt();
@@ -49,6 +51,7 @@ class CoordinatorProcess {
   Fd pidfd_;
   Fd ready_;
   bool ours_ = false;
+  bool killed_ = false;
   absl::Status refused_;  // what it said when it could not start
   Instant started_;
   int quick_deaths_ = 0;

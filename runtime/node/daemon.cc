@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -99,6 +101,14 @@ void SweepDeadSockets() {
   }
 }
 
+JobRunner::Job JobOf(const v1::JobSpec& spec) {
+  return {spec.job_id(),
+          spec.job_folder(),
+          spec.workers_per_node(),
+          Duration(spec.lease_ns()),
+          {spec.gpus().begin(), spec.gpus().end()}};
+}
+
 }  // namespace
 
 Daemon::Daemon(Loop* loop, DaemonOptions options)
@@ -107,7 +117,7 @@ Daemon::Daemon(Loop* loop, DaemonOptions options)
 absl::Status Daemon::Begin() {
   if (!options_.adopt.empty()) {
     ASSIGN_OR_RETURN(JobRunner::Job job, LoadJob(JobFolder(options_.state_folder, options_.adopt)));
-    Run(std::move(job), std::nullopt);
+    Run(std::move(job), false, std::nullopt);
   } else if (!options_.private_daemon) {
     AdoptLivingJobs();
   }
@@ -126,7 +136,7 @@ void Daemon::AdoptLivingJobs() {
     if (!lives || !IsOwner(job_folder, options_.socket)) continue;
     absl::StatusOr<JobRunner::Job> job = LoadJob(job_folder);
     if (job.ok()) {
-      Run(*std::move(job), std::nullopt);
+      Run(*std::move(job), false, std::nullopt);
     } else {
       LogWarning("job ", job_id, " runs, but cannot be taken over: ", job.status().message());
     }
@@ -139,8 +149,12 @@ absl::StatusOr<JobRunner::Job> Daemon::LoadJob(const std::string& job_folder) co
   if (!spec.ParseFromString(bytes) || spec.job_id().empty()) {
     return absl::DataLossError(absl::StrCat("read ", SpecPath(job_folder), ": it is damaged"));
   }
-  return JobRunner::Job{spec.job_id(), job_folder, spec.workers_per_node(),
-                        Duration(spec.lease_ns())};
+  if (spec.job_folder() != job_folder) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the job in ", job_folder, " was made for ", spec.job_folder(),
+                     "; a job's folder must not be moved while it is to run"));
+  }
+  return JobOf(spec);
 }
 
 absl::StatusOr<JobRunner::Job> Daemon::MakeJob(v1::JobSpec spec) const {
@@ -171,8 +185,7 @@ absl::StatusOr<JobRunner::Job> Daemon::MakeJob(v1::JobSpec spec) const {
   RETURN_IF_ERROR(MakeFolders(spec.log_folder()));
   SetOwner(spec.job_folder(), options_.socket);
   RETURN_IF_ERROR(WriteFileAtomically(SpecPath(spec.job_folder()), spec.SerializeAsString()));
-  return JobRunner::Job{spec.job_id(), spec.job_folder(), spec.workers_per_node(),
-                        Duration(spec.lease_ns())};
+  return JobOf(spec);
 }
 
 void Daemon::Submit(const v1::SubmitRequest& request, Reply<v1::SubmitReply> reply) {
@@ -189,7 +202,7 @@ void Daemon::Submit(const v1::SubmitRequest& request, Reply<v1::SubmitReply> rep
   }
   absl::StatusOr<JobRunner::Job> job = MakeJob(request.spec());
   if (!job.ok()) return reply.Fail(job.status());
-  Run(*std::move(job), std::move(reply));
+  Run(*std::move(job), true, std::move(reply));
 }
 
 void Daemon::Resume(const v1::ResumeRequest& request, Reply<v1::SubmitReply> reply) {
@@ -205,10 +218,10 @@ void Daemon::Resume(const v1::ResumeRequest& request, Reply<v1::SubmitReply> rep
     return reply.Send(std::move(answer));
   }
   SetOwner(job->job_folder, options_.socket);
-  Run(*std::move(job), std::move(reply));
+  Run(*std::move(job), false, std::move(reply));
 }
 
-void Daemon::Run(JobRunner::Job job, std::optional<Reply<v1::SubmitReply>> reply) {
+void Daemon::Run(JobRunner::Job job, bool is_new, std::optional<Reply<v1::SubmitReply>> reply) {
   const std::string job_id = job.job_id;
   v1::SubmitReply answer;
   answer.set_job_id(job_id);
@@ -216,28 +229,34 @@ void Daemon::Run(JobRunner::Job job, std::optional<Reply<v1::SubmitReply>> reply
   answer.set_job_socket(JobSocket(job_id));
   // std::function must be copyable; the reply is not.
   auto owed = std::make_shared<std::optional<Reply<v1::SubmitReply>>>(std::move(reply));
-  auto runner = std::make_unique<JobRunner>(
-      loop_, facts_, std::move(job),
-      JobRunner::Callbacks{[answer, owed](const absl::Status& status) {
-                             if (!owed->has_value()) return;
-                             if (status.ok()) {
-                               (*owed)->Send(answer);
-                             } else {
-                               (*owed)->Fail(status);
-                             }
-                             owed->reset();
-                           },
-                           [this, job_id] {
-                             // Not now: the runner is still at work.
-                             loop_->Post([this, job_id] { JobOver(job_id); });
-                           }});
+  JobRunner::Callbacks callbacks;
+  callbacks.on_listening = [this, answer, owed, is_new](const absl::Status& status) {
+    if (!owed->has_value()) return;
+    if (status.ok()) {
+      (*owed)->Send(answer);
+    } else {
+      if (is_new) never_began_.insert(answer.job_id());
+      (*owed)->Fail(status);
+    }
+    owed->reset();
+  };
+  // Not now: the runner is still at work.
+  callbacks.on_over = [this, job_id] { loop_->Post([this, job_id] { JobOver(job_id); }); };
+  auto runner = std::make_unique<JobRunner>(loop_, facts_, std::move(job), std::move(callbacks));
   JobRunner& begun = *runner;
   jobs_[job_id] = std::move(runner);
   begun.Begin();
 }
 
 void Daemon::JobOver(const std::string& job_id) {
+  const std::string folder = jobs_[job_id]->job().job_folder;
   jobs_.erase(job_id);
+  // What was asked could not be begun, and whoever asked knows why. Nothing outside our own folder
+  // is touched.
+  if (never_began_.erase(job_id) != 0 && folder == JobFolder(options_.state_folder, job_id)) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
   EndIfIdle();
 }
 

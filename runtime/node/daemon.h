@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -40,7 +41,7 @@ class Daemon {
   absl::StatusOr<JobRunner::Job> MakeJob(v1::JobSpec spec) const;
   absl::StatusOr<JobRunner::Job> LoadJob(const std::string& job_folder) const;
   void AdoptLivingJobs();
-  void Run(JobRunner::Job job, std::optional<Reply<v1::SubmitReply>> reply);
+  void Run(JobRunner::Job job, bool is_new, std::optional<Reply<v1::SubmitReply>> reply);
   void JobOver(const std::string& job_id);
   void EndIfIdle();
 
@@ -48,6 +49,7 @@ class Daemon {
   const DaemonOptions options_;
   const NodeFacts facts_;
   std::map<std::string, std::unique_ptr<JobRunner>> jobs_;
+  std::set<std::string> never_began_;  // of jobs_: new, and answered with an error
 };
 
 }  // namespace trainctl

@@ -20,7 +20,9 @@ JobRunner::JobRunner(Loop* loop, NodeFacts facts, Job job, Callbacks callbacks)
       facts_(std::move(facts)),
       job_(std::move(job)),
       callbacks_(std::move(callbacks)),
-      shim_(loop, {job_.job_id, job_.job_folder, ShimSocket(job_.job_id), job_.slots, job_.lease},
+      shim_(loop,
+            {job_.job_id, job_.job_folder, ShimSocket(job_.job_id), job_.slots, job_.lease,
+             job_.gpus},
             facts_.incarnation,
             {[this](frame::Frame frame) { OnShimFrame(std::move(frame)); },
              [this](absl::string_view reason) { OnShimDead(reason); }, [this] { Over(); }}),
@@ -43,16 +45,21 @@ JobRunner::JobRunner(Loop* loop, NodeFacts facts, Job job, Callbacks callbacks)
 std::string JobRunner::job_socket() const { return JobSocket(job_.job_id); }
 
 void JobRunner::Begin() {
-  if (!shim_.Adopt().ok()) StartShim();
-  if (!ending_) coordinator_.Begin();
+  // The coordinator first: it takes longer to begin.
+  coordinator_.Begin();
+  if (ending_ || shim_.Adopt().ok()) return;
+  if (const absl::Status status = StartShim(); !status.ok()) {
+    TellListening(status);
+    coordinator_.Kill();
+  }
 }
 
-void JobRunner::StartShim() {
+absl::Status JobRunner::StartShim() {
   const absl::Status status = shim_.Start();
-  if (status.ok()) return;
-  LogError("start the shim of job ", job_.job_id, ": ", status.message());
-  TellListening(status);
-  EndJob("its shim cannot be started");
+  if (!status.ok()) {
+    LogError("start the shim of job ", job_.job_id, ": ", status.message());
+  }
+  return status;
 }
 
 void JobRunner::TellListening(const absl::Status& status) {
@@ -97,9 +104,9 @@ void JobRunner::OnShimDead(absl::string_view reason) {
   LogWarning("the shim of job ", job_.job_id, " ended (", reason, "); its workers are lost");
   shim_known_ = false;
   state_.ShimDied(Now().ns);
-  if (++shim_deaths_ > kMaxShimDeaths) return EndJob("its shim keeps dying");
   join_.Close();
-  StartShim();
+  // Without a shim the node does not join again, and the coordinator judges that it is lost.
+  if (++shim_deaths_ <= kMaxShimDeaths) StartShim().IgnoreError();
 }
 
 void JobRunner::EndJob(absl::string_view reason) {

@@ -26,6 +26,7 @@ class JobRunner {
     std::string job_folder;  // exists and holds spec.pb
     int slots = 1;
     Duration lease{0};
+    std::vector<std::string> gpus;
   };
   struct Callbacks {
     // Once: the coordinator listens, or why it never will.
@@ -48,7 +49,7 @@ class JobRunner {
   void OnShimDead(absl::string_view reason);
   void OnOrder(const v1::NodeOrder& order);
   void TellListening(const absl::Status& status);
-  void StartShim();
+  absl::Status StartShim();
   void JoinIfReady();
   void EndJob(absl::string_view reason);
   void Over();

@@ -39,11 +39,13 @@ void NodeState::Take(const frame::ShimState& state) {
 
 void NodeState::Apply(const frame::Frame& frame) {
   if (const auto* started = std::get_if<frame::EpochStarted>(&frame)) {
-    if (started->epoch != state_.epoch) BeginEpoch(started->epoch);
+    if (started->epoch < state_.epoch) return;
+    if (started->epoch > state_.epoch) BeginEpoch(started->epoch);
     state_.slots = started->slots;
     state_.reserved_port = started->reserved_port;
   } else if (const auto* exited = std::get_if<frame::WorkerExited>(&frame)) {
-    if (exited->epoch != state_.epoch) BeginEpoch(exited->epoch);
+    if (exited->epoch < state_.epoch) return;
+    if (exited->epoch > state_.epoch) BeginEpoch(exited->epoch);
     exits_[exited->rank] = *exited;
     if (frame::SlotState* slot = FindSlot(exited->rank)) {
       slot->running = false;
@@ -55,10 +57,11 @@ void NodeState::Apply(const frame::Frame& frame) {
   } else if (const auto* exchange = std::get_if<frame::Exchange>(&frame)) {
     if (exchange->epoch == state_.epoch) state_.exchanges.push_back(*exchange);
   } else if (const auto* shard = std::get_if<frame::ShardPrepared>(&frame)) {
-    shards_[shard->shard.rank] = *shard;
+    if (shard->epoch == state_.epoch) shards_[shard->shard.rank] = *shard;
   } else if (const auto* published = std::get_if<frame::CheckpointPublished>(&frame)) {
-    published_ = {*published};
+    if (published->epoch == state_.epoch) published_ = {*published};
   } else if (const auto* metric = std::get_if<frame::Metric>(&frame)) {
+    if (metric->epoch != state_.epoch) return;
     const std::pair<int32_t, std::string> key(metric->rank, metric->name);
     if (metrics_.size() < kMaxMetrics || metrics_.count(key) != 0) metrics_[key] = *metric;
   }

@@ -10,10 +10,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/errno_status.h"
 #include "runtime/base/log.h"
 #include "runtime/base/program.h"
 #include "runtime/base/status.h"
+#include "runtime/node/slot_lock.h"
 
 namespace trainctl {
 namespace {
@@ -36,6 +38,8 @@ ShimLink::~ShimLink() {
 
 absl::Status ShimLink::Start() {
   ASSIGN_OR_RETURN(const std::string program, FindProgram("train-shim"));
+  ASSIGN_OR_RETURN(const std::vector<Fd> locks,
+                   LockSlots(SlotLockFolder(), place_.gpus, place_.job_id));
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
     return ErrnoStatus(errno, "create the connection to the shim");
@@ -44,13 +48,27 @@ absl::Status ShimLink::Start() {
   Fd far(pair[1]);
   StartOptions options;
   options.inherit = {far.get()};
+  for (const Fd& lock : locks) options.inherit.push_back(lock.get());
   options.log_file = absl::StrCat(place_.job_folder, "/shim.log");
-  ASSIGN_OR_RETURN(Child child, StartProgram({program, "--job", place_.job_id, "--socket",
-                                              place_.socket, "--folder", place_.job_folder,
-                                              "--slots", absl::StrCat(place_.slots), "--lease",
-                                              absl::StrCat(place_.lease.count() / 1'000'000, "ms"),
-                                              "--daemon-fd", absl::StrCat(far.get())},
-                                             options));
+  std::vector<std::string> argv = {program,
+                                   "--job",
+                                   place_.job_id,
+                                   "--socket",
+                                   place_.socket,
+                                   "--folder",
+                                   place_.job_folder,
+                                   "--slots",
+                                   absl::StrCat(place_.slots),
+                                   "--lease",
+                                   absl::StrCat(place_.lease.count() / 1'000'000, "ms"),
+                                   "--daemon-fd",
+                                   absl::StrCat(far.get())};
+  if (!locks.empty()) {
+    argv.push_back("--hold-fds");
+    argv.push_back(absl::StrJoin(
+        locks, ",", [](std::string* out, const Fd& lock) { absl::StrAppend(out, lock.get()); }));
+  }
+  ASSIGN_OR_RETURN(Child child, StartProgram(argv, options));
   ours_ = true;
   WatchProcess(std::move(child.pidfd));
   Connected(std::move(near));

@@ -24,6 +24,7 @@ struct ShimPlace {
   std::string socket;
   int slots = 1;
   Duration lease{0};
+  std::vector<std::string> gpus;  // UUIDs that the shim keeps locked
 };
 
 // Lives on the loop's thread. Destroying it leaves the shim alone: it lives on until its lease ends
@@ -44,6 +45,7 @@ class ShimLink {
   ShimLink& operator=(const ShimLink&) = delete;
 
   // Starts a new shim. It is connected from its first instruction on, so nothing waits for it.
+  // RESOURCE_EXHAUSTED: one of the GPUs is in use.
   absl::Status Start();
   // Connects to one that lives. UNAVAILABLE if there is none.
   absl::Status Adopt();

@@ -177,6 +177,24 @@ TEST_F(ControlDeath, NothingIsLeftAfterTheLeaseWhenEverythingElseIsKilled) {
   WaitUntil([&] { return ProcessesNaming(job.job_folder).empty(); }, "the shim to end");
 }
 
+TEST_F(ControlDeath, AResumeThatFailsLeavesTheJobAsItWas) {
+  ASSERT_TRUE(StartDaemon().ok());
+  const StartedJob job = Submit(Spec("true"));
+  ASSERT_TRUE(FrontEnd(job.job_socket, {.output = false, .owner = true}).AwaitEnd().has_value());
+  ASSERT_TRUE(AwaitDaemonEnd());
+  // Damaged before its end, which no crash does.
+  auto journal = ReadFile(job.job_folder + "/journal");
+  ASSERT_TRUE(journal.ok());
+  (*journal)[30] = static_cast<char>((*journal)[30] ^ 1);
+  ASSERT_TRUE(WriteFileAtomically(job.job_folder + "/journal", *journal).ok());
+  ASSERT_TRUE(StartDaemon().ok());
+  const absl::Status status = NodeClient(daemon_socket_).Resume(job.job_folder).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  ASSERT_TRUE(AwaitDaemonEnd());
+  EXPECT_EQ(*ReadFile(job.job_folder + "/journal"), *journal);
+  EXPECT_TRUE(ReadFile(job.job_folder + "/spec.pb").ok());
+}
+
 TEST_F(ControlDeath, AJobWhoseProcessesAreAllGoneIsResumed) {
   ASSERT_TRUE(StartDaemon().ok());
   JobSpec spec = Spec(kWorker);

@@ -1,10 +1,11 @@
 // Jobs of shell workers from submission to their end.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "runtime/base/file.h"
 #include "tests/process/control/control_fixture.h"
@@ -134,15 +135,37 @@ TEST_F(Control, RefusesASpecificationThatMakesNoSense) {
   const absl::Status status = daemon.Submit(spec).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("command"));
+  EXPECT_TRUE(AwaitDaemonEnd());
+  EXPECT_TRUE(std::filesystem::is_empty(File("state/jobs"))) << "a job that never was is left";
+}
+
+TEST_F(Control, AGpuIsGivenToOneJobAtATime) {
+  ASSERT_TRUE(StartDaemon({}).ok());
+  JobSpec spec = Spec("echo up; sleep 1000", 1);
+  spec.gpus = {absl::StrCat("GPU-test-", ::getpid())};
+  const StartedJob job = Submit(spec);
+  FrontEnd front(job.job_socket, {.output = true, .owner = true});
+  front.Await([](FrontEnd& f) { return f.Output(0) == "up\n"; }, "the first job to run");
+  NodeClient daemon(daemon_socket_);
+  const absl::Status second = daemon.Submit(spec).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(second.message()), HasSubstr(job.job_id));
+  EXPECT_TRUE(JobClient(job.job_socket).Stop({"the test", false, true}).ok());
+  ASSERT_TRUE(front.AwaitEnd().has_value());
+  WaitUntil([&] { return daemon.Describe()->jobs.empty(); }, "the daemon to be done");
+  spec.command = {"/bin/true"};
+  const StartedJob third = Submit(spec);
+  EXPECT_EQ(FrontEnd(third.job_socket, {}).AwaitEnd()->outcome, "succeeded");
+  WaitUntil([&] { return daemon.Describe()->jobs.empty(); }, "the daemon to be done");
 }
 
 TEST_F(Control, AJobWithoutAJournalDoesNotStartAndSaysWhy) {
   ASSERT_TRUE(StartDaemon().ok());
   JobSpec spec = Spec("echo up > up");
   spec.job_folder = File("job");
-  // Even root cannot write a record there.
+  // Even root cannot write there.
   ASSERT_EQ(::mkdir(spec.job_folder.c_str(), 0700), 0);
-  ASSERT_EQ(::symlink("/dev/full", (spec.job_folder + "/journal").c_str()), 0);
+  ASSERT_EQ(::symlink("/proc/version", (spec.job_folder + "/journal").c_str()), 0);
   const absl::Status status = NodeClient(daemon_socket_).Submit(spec).status();
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), HasSubstr("journal"));
