@@ -28,7 +28,7 @@ std::vector<OutputFlow::Ask> OutputFlow::OpenEpoch(Epoch epoch,
                                                    const std::vector<RankPlace>& ranks) {
   current_ = std::max(current_, epoch);
   std::erase_if(logs_, [this](const auto& entry) {
-    return entry.first.epoch < current_ && Complete(entry.second);
+    return watched_ && entry.first.epoch < current_ && Complete(entry.second);
   });
   for (const RankPlace& place : ranks) {
     for (const int stream : {1, 2}) {
@@ -57,9 +57,11 @@ std::vector<OutputFlow::Ask> OutputFlow::AddWatcher(int watcher,
   room_[watcher] = true;
   for (auto& [key, log] : logs_) {
     const auto from = seen.find(key);
-    const bool wanted = key.epoch == current_ || from != seen.end();
+    const bool first = !watched_ && seen.empty();
+    const bool wanted = first || key.epoch == current_ || from != seen.end();
     if (wanted) log.cursors[watcher] = from == seen.end() ? 0 : from->second;
   }
+  watched_ = true;
   return AskForAll();
 }
 

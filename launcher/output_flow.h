@@ -46,7 +46,8 @@ class OutputFlow {
   std::vector<Ask> OpenEpoch(Epoch epoch, const std::vector<RankPlace>& ranks);
   std::vector<Ask> NodeHere(const std::string& node, bool here);
   // `seen`: up to where the watcher has the logs already. Without it, the watcher gets the current
-  // epoch's logs from their beginning; with it also those of earlier epochs in it.
+  // epoch's logs from their beginning; with it also those of earlier epochs in it. The first
+  // watcher of all gets every epoch's: workers may fail faster than a front end attaches.
   std::vector<Ask> AddWatcher(int watcher, const std::map<LogKey, uint64_t>& seen);
   void RemoveWatcher(int watcher);
   // Whether the watcher can take more now. Initially it can.
@@ -77,6 +78,7 @@ class OutputFlow {
   std::map<LogKey, Log> logs_;
   std::set<std::string> nodes_here_;
   std::map<int, bool> room_;  // by watcher
+  bool watched_ = false;      // somebody has watched since this began
 };
 
 }  // namespace trainctl

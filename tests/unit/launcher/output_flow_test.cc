@@ -73,6 +73,15 @@ TEST(OutputFlow, AReaderThatComesBackGoesOnWhereItWas) {
   EXPECT_EQ(asks[0].offset, 77u);
 }
 
+TEST(OutputFlow, TheFirstReaderGetsEpochsThatWereOverBeforeItCame) {
+  OutputFlow flow;
+  flow.NodeHere("n1", true);
+  flow.OpenEpoch(Epoch(0), OneRank());
+  flow.OpenEpoch(Epoch(1), OneRank());
+  EXPECT_THAT(flow.AddWatcher(1, {}), SizeIs(4));
+  EXPECT_THAT(flow.AddWatcher(2, {}), SizeIs(0)) << "what is asked for already serves it too";
+}
+
 TEST(OutputFlow, IsDrainedWhenEveryReaderHasEveryLogToItsEnd) {
   OutputFlow flow;
   flow.OpenEpoch(Epoch(0), OneRank());
