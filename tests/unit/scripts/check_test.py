@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,7 @@ class PureParts(unittest.TestCase):
 
 
 class Documents(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("git"), "git is not installed")
     def test_a_dead_link_and_a_dead_anchor_are_found(self):
         with tempfile.TemporaryDirectory() as folder:
             top = pathlib.Path(folder)
@@ -125,6 +127,7 @@ class Tidy(unittest.TestCase):
 
 
 class Formatting(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("git"), "git is not installed")
     def test_a_file_that_is_not_formatted_is_found_and_mended(self):
         try:
             check.tool("clang-format")
