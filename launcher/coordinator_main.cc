@@ -40,7 +40,7 @@ absl::StatusOr<int> Run(const std::string& job_folder, const std::string& socket
 }
 
 int Main(int argc, char** argv) {
-  InitLog("coordinator");
+  InitLog("coordinator", LogLevel::kInfo);  // its announcements are the story of the job
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is then an error like a full disk
   CLI::App app{

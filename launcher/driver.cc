@@ -24,6 +24,18 @@ constexpr size_t kMaxSpecBytes = 8 << 20;
 constexpr int kJournalStatus = 4;
 constexpr Duration kReportDelay = milliseconds(500);
 
+LogLevel LogLevelOf(Announce::Level level) {
+  switch (level) {
+    case Announce::Level::kInfo:
+      return LogLevel::kInfo;
+    case Announce::Level::kWarning:
+      return LogLevel::kWarning;
+    case Announce::Level::kError:
+      return LogLevel::kError;
+  }
+  return LogLevel::kError;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Driver>> Driver::Open(Loop* loop, const std::string& job_folder) {
@@ -218,6 +230,7 @@ void Driver::Do(const Announce& action) {
       static_cast<v1::Announcement::Level>(static_cast<int>(action.level)));
   update.mutable_announcement()->set_text(ValidUtf8(action.text));
   watchers_.Tell(update);
+  Log(LogLevelOf(action.level), action.text);
 }
 
 // ---- What nodes tell
@@ -251,6 +264,7 @@ void Driver::OnMessage(const std::string& node, Incarnation incarnation,
   if (message.has_note()) {
     v1::JobUpdate update;
     *update.mutable_note() = message.note();
+    LogInfo("rank ", message.note().rank(), ": ", message.note().text());
     return watchers_.Tell(update);
   }
   std::optional<Event> event = EventFrom(node, incarnation, message);

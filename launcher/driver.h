@@ -80,9 +80,11 @@ class Driver {
   bool OwnerMayCome() const;
   void ContinueEnding();
   void OutputCame();
+  bool KeepWaitingForOwner();
   void ArmDrainTimer();
   void TellFinished();
   void StreamsClosed();
+  void ArmCloseTimer();
   void Over();
 
   Loop* loop_;
@@ -107,7 +109,8 @@ class Driver {
   std::vector<std::string> to_release_;
   Instant drain_until_ = kNever;
   bool told_finished_ = false;
-  int closing_ = 0;  // of nodes and watchers, how many still have open streams
+  bool told_of_slow_owner_ = false;
+  int closing_ = 0;  // of nodes and watchers, how many have not hung up
   bool over_ = false;
 };
 

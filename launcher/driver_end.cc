@@ -1,5 +1,6 @@
-// The end of a job: every line of output is delivered, then everybody is told, then the streams
-// close. Each step is bounded, so that no front end that is stopped keeps the job from ending.
+// The end of a job: every line of output is delivered, then everybody is told, then they hang up.
+// Each step is bounded, except by a front end that owns the job, is still connected and reads
+// slowly or not at all (a pager, Ctrl-Z): it gets everything. Its death is seen at once.
 #include <utility>
 
 #include "launcher/driver.h"
@@ -12,13 +13,11 @@ namespace {
 
 // Without a byte of output for so long, what is missing is given up.
 constexpr Duration kDrainPatience = seconds(5);
+// For the others to hang up: nodes that were released, and whoever only looks.
 constexpr Duration kClosePatience = seconds(5);
 // For an owner that has not been told and is about to come: back, where the job was finished before
 // this process began, or for the first time, where the job was over before its front end attached.
 constexpr Duration kReturnPatience = seconds(5);
-// A peer that is still acknowledging what it read when we exit fails to write, and gRPC then drops
-// what it has not yet read: the last words.
-constexpr Duration kLinger = milliseconds(300);
 
 }  // namespace
 
@@ -48,8 +47,20 @@ void Driver::ContinueEnding() {
   const bool owner_may_come = OwnerMayCome();
   const bool drained = !owner_may_come && watchers_.OutputDrained();
   if (!drained && Now() < drain_until_) return;
+  if (!drained && KeepWaitingForOwner()) {
+    drain_until_ = Now() + kDrainPatience;
+    return;
+  }
   if (!drained && !owner_may_come) LogWarning("some output was not delivered in time");
   TellFinished();
+}
+
+bool Driver::KeepWaitingForOwner() {
+  if (!watchers_.OwnerIsBehind()) return false;
+  if (!std::exchange(told_of_slow_owner_, true)) {
+    LogWarning("a front end has not read all of the job's output; it is kept until it has");
+  }
+  return true;
 }
 
 void Driver::OutputCame() {
@@ -61,8 +72,8 @@ void Driver::OutputCame() {
 void Driver::ArmDrainTimer() {
   loop_->At(drain_until_, [this] {
     if (told_finished_) return;
-    if (Now() < drain_until_) return ArmDrainTimer();
-    ContinueEnding();
+    if (Now() >= drain_until_) ContinueEnding();
+    if (!told_finished_) ArmDrainTimer();
   });
 }
 
@@ -79,16 +90,24 @@ void Driver::TellFinished() {
   finished->set_reason(ValidUtf8(outcome_->reason));
   finished->set_report_path(report_.path());
   finished->set_summary(ValidUtf8(report_.Summary()));
-  watchers_.Tell(update);
   callbacks_.on_told();
   closing_ = 2;
-  watchers_.FinishAll([this] { StreamsClosed(); });
-  nodes_.FinishAll([this] { StreamsClosed(); });
-  loop_->After(kClosePatience, [this] { Over(); });
+  // They hang up, not we: whoever is still acknowledging what it read when we exit fails to write,
+  // and gRPC then drops what it has not yet read, which is the last words.
+  watchers_.SayLast(std::move(update), [this] { StreamsClosed(); });
+  nodes_.AwaitHangUp([this] { StreamsClosed(); });
+  ArmCloseTimer();
 }
 
 void Driver::StreamsClosed() {
-  if (--closing_ == 0) loop_->After(kLinger, [this] { Over(); });
+  if (--closing_ == 0) Over();
+}
+
+void Driver::ArmCloseTimer() {
+  loop_->After(kClosePatience, [this] {
+    if (KeepWaitingForOwner()) return ArmCloseTimer();
+    Over();
+  });
 }
 
 void Driver::Over() {

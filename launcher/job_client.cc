@@ -19,7 +19,22 @@
 
 namespace trainctl {
 
+namespace {
+
 using Feed = ClientFeed<v1::JobUpdate>;
+
+// For the first message of a watch: a machine may be overloaded.
+constexpr Duration kAnswerPatience = seconds(30);
+
+std::string NotAnswering(const std::string& socket_path, int pid, Duration waited) {
+  return absl::StrCat("process ", pid, ", the coordinator at ", socket_path,
+                      ", has not answered for ", ToSeconds(waited),
+                      " s: it hangs or is stopped, or the machine is overloaded; try again (its "
+                      "daemon replaces one that hangs), or end it with kill -9 ",
+                      pid, ", which costs the job nothing");
+}
+
+}  // namespace
 
 // Kept alive by its timers and by the open feed's callbacks, which look at `ended` first.
 struct JobWatch::State : std::enable_shared_from_this<JobWatch::State> {
@@ -29,8 +44,7 @@ struct JobWatch::State : std::enable_shared_from_this<JobWatch::State> {
       : loop(the_loop),
         socket_path(std::move(path)),
         options(the_options),
-        callbacks(std::move(the_callbacks)),
-        give_up(Now() + options.patience) {}
+        callbacks(std::move(the_callbacks)) {}
 
   void Dial();
   void Retry(const absl::Status& why);
@@ -43,7 +57,8 @@ struct JobWatch::State : std::enable_shared_from_this<JobWatch::State> {
   const std::string socket_path;
   const WatchOptions options;
   Callbacks callbacks;
-  Instant give_up;
+  Instant give_up = kNever;  // unless somebody answers; kNever: somebody does
+  Loop::TimerId silence{};
   Duration backoff = milliseconds(10);
   std::unique_ptr<v1::JobService::Stub> stub;
   v1::WatchRequest request;
@@ -74,6 +89,7 @@ void JobWatch::State::Dial() {
   };
   feed->on_closed = [self = shared_from_this()](const absl::Status& status) {
     self->feed = nullptr;
+    self->loop->Cancel(self->silence);
     if (self->ended) return;
     if (self->finished) return self->End(absl::OkStatus());
     // Refused, not lost: trying again would be refused again.
@@ -84,9 +100,15 @@ void JobWatch::State::Dial() {
   };
   stub->async()->Watch(feed->context(), &request, feed);
   feed->Begin();
+  silence = loop->After(kAnswerPatience, [self = shared_from_this(), pid = dialled->pid] {
+    if (self->feed != nullptr) self->feed->Cancel();
+    self->End(absl::UnavailableError(NotAnswering(self->socket_path, pid, kAnswerPatience)));
+  });
 }
 
 void JobWatch::State::Retry(const absl::Status& why) {
+  // From the first failure on, not from the last message: this process may have been stopped.
+  if (give_up == kNever) give_up = Now() + options.patience;
   if (Now() >= give_up) {
     return End(
         absl::UnavailableError(absl::StrCat("watch the job at ", socket_path, ": ", why.message(),
@@ -109,7 +131,8 @@ bool JobWatch::State::TakeNew(OutputBytes& output) {
 
 void JobWatch::State::Message(const v1::JobUpdate& message) {
   if (ended) return;
-  give_up = Now() + options.patience;
+  loop->Cancel(silence);
+  give_up = kNever;
   backoff = milliseconds(10);
   std::optional<JobUpdate> update = FromProto(message);
   if (!update.has_value()) return;
@@ -118,10 +141,13 @@ void JobWatch::State::Message(const v1::JobUpdate& message) {
   }
   if (std::holds_alternative<JobEnded>(*update)) finished = true;
   callbacks.on_update(*std::move(update));
+  // The coordinator waits for that, so that it does not end while somebody still reads.
+  if (finished && feed != nullptr) feed->Cancel();
 }
 
 void JobWatch::State::End(const absl::Status& status) {
   if (std::exchange(ended, true)) return;
+  loop->Cancel(silence);
   callbacks.on_end(status);
 }
 
@@ -132,6 +158,7 @@ JobWatch::JobWatch(Loop* loop, std::string socket_path, WatchOptions options, Ca
 
 JobWatch::~JobWatch() {
   state_->ended = true;
+  state_->loop->Cancel(state_->silence);
   if (state_->feed != nullptr) state_->feed->Cancel();
 }
 
@@ -146,13 +173,18 @@ struct JobClient::Channel {
     const Instant give_up = Now() + timeout;
     for (Duration backoff = milliseconds(10);; backoff *= 2) {
       absl::Status status;
+      int pid = 0;
       if (absl::StatusOr<DialledChannel> dialled = DialUnix(socket_path); dialled.ok()) {
+        pid = dialled->pid;
         const auto stub = v1::JobService::NewStub(dialled->channel);
         grpc::ClientContext context;
         context.set_deadline(std::chrono::system_clock::now() + (give_up - Now()));
         status = FromGrpc(((*stub).*method)(&context, request, response));
       } else {
         status = dialled.status();
+      }
+      if (absl::IsDeadlineExceeded(status)) {
+        return absl::DeadlineExceededError(NotAnswering(socket_path, pid, timeout));
       }
       const bool again =
           absl::IsUnavailable(status) && Now() + backoff < give_up && backoff < milliseconds(300);

@@ -62,10 +62,9 @@ void NodeLinks::SendToAll(const v1::NodeOrder& order) {
   for (const auto& [node, stream] : by_node_) Send(node, order);
 }
 
-void NodeLinks::FinishAll(std::function<void()> on_empty) {
+void NodeLinks::AwaitHangUp(std::function<void()> on_empty) {
   on_empty_ = std::move(on_empty);
-  if (open_streams_ == 0) return std::exchange(on_empty_, nullptr)();
-  for (auto& [node, stream] : by_node_) stream->Finish(absl::OkStatus());
+  if (open_streams_ == 0) std::exchange(on_empty_, nullptr)();
 }
 
 }  // namespace trainctl

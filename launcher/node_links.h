@@ -33,8 +33,8 @@ class NodeLinks {
   // With our term. Dropped if the node is not connected: it tells its state when it is.
   void Send(absl::string_view node, v1::NodeOrder order);
   void SendToAll(const v1::NodeOrder& order);
-  // Ends every stream after what is queued; `on_empty` runs once all are closed.
-  void FinishAll(std::function<void()> on_empty);
+  // A node that was released hangs up; `on_empty` runs when all have.
+  void AwaitHangUp(std::function<void()> on_empty);
 
  private:
   struct Joined {

@@ -20,6 +20,11 @@ void Watchers::Add(WatchFeed* feed, const v1::WatchRequest& request) {
   v1::JobUpdate first;
   *first.mutable_state() = callbacks_.state();
   Send(id, std::move(first));
+  if (request.owner()) {
+    owner_came_ = true;
+    for (v1::JobUpdate& update : std::exchange(early_, {})) Send(id, std::move(update));
+  }
+  if (last_.has_value()) return Send(id, *last_);
   if (request.output()) {
     std::map<LogKey, uint64_t> seen;
     for (const v1::OutputFrom& from : request.seen()) {
@@ -68,6 +73,10 @@ void Watchers::Written(int id) {
 }
 
 void Watchers::Tell(const v1::JobUpdate& update) {
+  if (!owner_came_) {
+    early_.push_back(update);
+    if (early_.size() > kMaxEarly) early_.pop_front();
+  }
   // Send may call back into the owner, but never adds or erases a feed.
   for (const auto& [id, watcher] : feeds_) Send(id, update);
 }
@@ -103,13 +112,18 @@ void Watchers::Ask(const std::vector<OutputFlow::Ask>& asks) {
   for (const OutputFlow::Ask& ask : asks) callbacks_.on_ask(ask);
 }
 
-void Watchers::FinishAll(std::function<void()> on_empty) {
+void Watchers::SayLast(v1::JobUpdate last, std::function<void()> on_empty) {
+  last_ = std::move(last);
   on_empty_ = std::move(on_empty);
   if (feeds_.empty()) return std::exchange(on_empty_, nullptr)();
-  for (auto& [id, watcher] : feeds_) {
-    watcher.open = false;
-    watcher.feed->Finish(absl::OkStatus());
-  }
+  for (const auto& [id, watcher] : feeds_) Send(id, *last_);
+}
+
+bool Watchers::OwnerIsBehind() const {
+  return std::any_of(feeds_.begin(), feeds_.end(), [this](const auto& entry) {
+    const Watcher& watcher = entry.second;
+    return watcher.owner && watcher.open && (watcher.feed->queued_bytes() > 0 || last_.has_value());
+  });
 }
 
 }  // namespace trainctl

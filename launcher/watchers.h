@@ -3,8 +3,10 @@
 #define TRAINCTL_LAUNCHER_WATCHERS_H_
 
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "launcher/output_flow.h"
@@ -29,7 +31,8 @@ class Watchers {
   // Takes a feed on which nothing was sent yet.
   void Add(WatchFeed* feed, const v1::WatchRequest& request);
   // To everybody. One whose queue is longer than kMaxQueued is cut off: it comes back, is told the
-  // state, and continues its output where it was.
+  // state, and continues its output where it was. Before the first owner comes, the newest
+  // kMaxEarly are kept for it.
   void Tell(const v1::JobUpdate& update);
   // The same, but left out where the watcher is behind: a newer one makes up for it.
   void TellIfPrompt(const v1::JobUpdate& update);
@@ -42,11 +45,15 @@ class Watchers {
 
   int count() const { return static_cast<int>(feeds_.size()); }
   bool any_came() const { return next_id_ > 0; }  // since this process began
-  // Ends every feed after what is queued; `on_empty` runs once all are closed.
-  void FinishAll(std::function<void()> on_empty);
+  // `last` to everybody, to those that come later too. A front end hangs up once it has read it;
+  // `on_empty` runs when all have.
+  void SayLast(v1::JobUpdate last, std::function<void()> on_empty);
+  // An owner that is still connected has not read everything: it is slow, or stopped.
+  bool OwnerIsBehind() const;
 
   static constexpr size_t kRoomBytes = 1 << 20;
   static constexpr size_t kMaxQueued = 16 << 20;
+  static constexpr size_t kMaxEarly = 256;
 
  private:
   struct Watcher {
@@ -65,6 +72,9 @@ class Watchers {
   std::map<int, Watcher> feeds_;
   int next_id_ = 0;
   int owners_ = 0;
+  bool owner_came_ = false;
+  std::deque<v1::JobUpdate> early_;  // told before an owner came
+  std::optional<v1::JobUpdate> last_;
   std::function<void()> on_empty_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,7 +29,8 @@ bool IsIgnored(int signo) {
 
 }  // namespace
 
-Attachment::Attachment(DisplayOptions options) : display_(&console_, std::move(options)) {
+Attachment::Attachment(DisplayOptions options)
+    : loop_(*new Loop), display_(&console_, std::move(options)) {
   for (const int signo : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     if (!IsIgnored(signo)) {
       loop_.OnSignal(signo, [this, signo](int) { OnStopSignal(signo); });
@@ -79,14 +81,19 @@ void Attachment::AskStop(bool now) {
                  ? "Ctrl-C"
                  : absl::StrCat("SIG", sigabbrev_np(stop_signal_), " to the front end");
   order.now = now;
-  JobClient client(job_socket_);
-  if (absl::Status asked = client.Stop(order); !asked.ok() && !ended_.has_value()) {
-    display_.Say(absl::StrCat("cannot ask the job to stop: ", asked.message()),
-                 Announce::Level::kError);
-  }
+  // A coordinator that hangs must not keep us from showing output and from hearing the next signal.
+  std::thread([this, &loop = loop_, socket = job_socket_, order] {
+    const absl::Status asked = JobClient(socket).Stop(order);
+    loop.Post([this, asked] {
+      if (asked.ok() || ended_.has_value()) return;
+      display_.Say(absl::StrCat("cannot ask the job to stop: ", asked.message()),
+                   Announce::Level::kError);
+    });
+  }).detach();
 }
 
 void Attachment::OnUpdate(const JobUpdate& update) {
+  seems_over_ = false;
   display_.Show(update, Now());
   if (const auto* end = std::get_if<JobEnded>(&update)) {
     ended_ = *end;
@@ -156,8 +163,7 @@ std::optional<JobEnded> Attachment::EndInReport() const {
 }
 
 void Attachment::LookForTheEnd() {
-  // A coordinator tells the front ends it has. One that attached while it was ending may be missed,
-  // and learns from the report.
+  // A coordinator that hangs or dies for good when all else is done leaves the report.
   std::optional<JobEnded> end = EndInReport();
   if (end.has_value() && seems_over_ && !ended_.has_value()) {
     OnUpdate(*end);

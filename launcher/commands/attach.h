@@ -34,7 +34,7 @@ class Attachment {
   std::optional<JobEnded> EndInReport() const;
   void LookForTheEnd();
 
-  Loop loop_;
+  Loop& loop_;  // never destroyed: calls that are still open when we return post to it
   Console console_;
   Display display_;
   std::string job_id_;

@@ -65,7 +65,10 @@ int Main(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   try {
-    return trainctl::Main(std::vector<std::string>(argv + 1, argv + argc));
+    const int status = trainctl::Main(std::vector<std::string>(argv + 1, argv + argc));
+    // Threads may still wait for answers: nothing is torn down under them.
+    std::fflush(nullptr);
+    std::_Exit(status);
   } catch (const std::exception& error) {
     fprintf(stderr, "trainctl: unexpected: %s\n", error.what());
     abort();

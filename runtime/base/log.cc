@@ -41,10 +41,10 @@ spdlog::logger& Logger() {
 
 }  // namespace
 
-void InitLog(absl::string_view process_name) {
+void InitLog(absl::string_view process_name, LogLevel lowest) {
   Logger().set_pattern("%Y-%m-%dT%H:%M:%S.%e " + std::string(process_name) + "[%P] %l: %v");
   const char* wanted = std::getenv("TRAINCTL_LOG");
-  Logger().set_level(wanted == nullptr ? spdlog::level::warn : spdlog::level::from_str(wanted));
+  Logger().set_level(wanted == nullptr ? LevelOf(lowest) : spdlog::level::from_str(wanted));
   Logger().flush_on(spdlog::level::debug);
 }
 

@@ -12,8 +12,8 @@ namespace trainctl {
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 // Names the process in every line ("traind", "coordinator") and takes the lowest level shown from
-// TRAINCTL_LOG (debug, info, warning, error; default warning). Call once, first in main.
-void InitLog(absl::string_view process_name);
+// TRAINCTL_LOG (debug, info, warning, error), else `lowest`. Call once, first in main.
+void InitLog(absl::string_view process_name, LogLevel lowest = LogLevel::kWarning);
 void Log(LogLevel level, absl::string_view message);
 
 template <typename... Parts>

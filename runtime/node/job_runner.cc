@@ -94,7 +94,11 @@ void JobRunner::OnShimFrame(frame::Frame frame) {
 }
 
 void JobRunner::OnOrder(const v1::NodeOrder& order) {
-  if (order.has_release()) released_ = true;
+  if (order.has_release()) {
+    released_ = true;
+    // The coordinator ends when we hang up. Not now: the stream is calling us.
+    loop_->Post([this] { join_.Close(); });
+  }
   if (std::optional<frame::Frame> frame = ToFrame(order)) shim_.Send(*frame);
 }
 

@@ -188,6 +188,19 @@ def job_that_is_over_never_runs_again(s):
     expect(s.run("status", "once"), 0)
 
 
+def first_front_end_hears_what_was_announced_before_it_came(s):
+    program = s.shell("touch ready; while [ ! -e go ]; do sleep 0.05; done\n")
+    job = s.run("submit", "--name", "early", program).stdout.strip()
+    wait_until((s.folder / "ready").exists, "the job runs")
+    assert "epoch 0: 1 worker" in (s.job() / "coordinator.log").read_text()
+    resumed = s.start("resume", job)
+    assert job in resumed.stderr.readline()  # attached
+    assert "epoch 0: 1 worker" in resumed.stderr.readline()
+    (s.folder / "go").touch()
+    resumed.communicate(timeout=sandbox.DEADLINE_S)
+    assert resumed.returncode == 0
+
+
 def stop_ends_a_job(s):
     s.run("submit", "--name", "long", s.shell("exec sleep 1000\n"))
     wait_until(lambda: "running" in s.run("status", "long").stdout, "the job runs")

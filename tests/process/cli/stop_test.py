@@ -1,5 +1,6 @@
 """The ways in which a user ends a foreground job."""
 
+import json
 import os
 import pty
 import signal
@@ -107,6 +108,42 @@ def nohup_survives_the_hangup(s):
     (s.folder / "go").touch()
     _, err = end(process)
     assert process.returncode == 0, err
+
+
+def front_end_that_reads_nothing_over_the_end_of_the_job_still_gets_everything(s):
+    """A pager, or Ctrl-Z. More than all buffers on the way hold, and a last line that they do hold."""
+    jobs = {}
+    for name, work in (("much", "seq 400000"), ("little", "echo the end")):
+        go = s.folder / f"go.{name}"
+        program = s.shell(f"touch ready.{name}\nwhile [ ! -e {go} ]; do sleep 0.05; done\n{work}\n",
+                          f"{name}.sh")
+        jobs[name] = s.start("launch", "--name", name, program)
+        wait_until((s.folder / f"ready.{name}").exists, f"{name} runs")
+    for process in jobs.values():
+        process.send_signal(signal.SIGSTOP)
+    for name in jobs:
+        (s.folder / f"go.{name}").touch()
+    for job in s.jobs():
+        wait_until(lambda j=job: "has not read all" in (j / "coordinator.log").read_text(),
+                   f"the coordinator of {job.name} has lost patience once")
+        assert json.loads((job / "report.json").read_text())["outcome"] == "succeeded", job
+    for process in jobs.values():
+        process.send_signal(signal.SIGCONT)
+    ends = {name: end(process) for name, process in jobs.items()}
+    assert [p.returncode for p in jobs.values()] == [0, 0], ends
+    assert lines_of(ends["much"][0], 0) == [str(i) for i in range(1, 400001)]
+    assert lines_of(ends["little"][0], 0) == ["the end"]
+    for out, err in ends.values():
+        assert "succeeded" in err, err
+
+
+def front_end_killed_over_the_end_of_the_job_is_not_waited_for(s):
+    process = started(s, "touch ready.$RANK\nwhile [ ! -e go ]; do sleep 0.05; done; echo end\n")
+    process.send_signal(signal.SIGSTOP)
+    (s.folder / "go").touch()
+    wait_until(s.outcome, "the job ends")
+    process.kill()
+    end(process)
 
 
 def killed_front_end_leaves_an_orphan_that_ends(s):
