@@ -160,6 +160,11 @@ std::unique_ptr<CLI::App> BuildVerb(const std::string& verb, CommandLine* line) 
   } else if (verb == "signal") {
     AddJob(app.get(), job);
     app->add_option("SIGNAL", job->signal, "USR1, SIGUSR1 or 10")->required();
+  } else if (verb == "key") {
+    app->add_option("new", line->key.what, "What to do: new makes a key")
+        ->required()
+        ->check(CLI::IsMember({"new"}));
+    app->add_option("PATH", line->key.path, "Where to write it");
   } else if (verb == "completion") {
     app->add_option("SHELL", line->shell, "bash or zsh")
         ->required()

@@ -47,11 +47,17 @@ struct JobFlags {
   bool now = false;                   // stop
 };
 
+struct KeyFlags {
+  std::string what;  // "new"
+  std::optional<std::string> path;
+};
+
 struct CommandLine {
   std::string verb;
   std::string help;  // not empty: this was asked for, print it
   LaunchFlags launch;
   JobFlags job;
+  KeyFlags key;
   std::string shell;  // completion
 };
 

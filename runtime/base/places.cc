@@ -20,6 +20,13 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+std::string Home() {
+  std::string home = Environment("HOME");
+  if (!home.empty()) return home;
+  const passwd* entry = ::getpwuid(::geteuid());
+  return entry == nullptr ? "/" : entry->pw_dir;
+}
+
 }  // namespace
 
 std::string SocketFolder() {
@@ -40,12 +47,13 @@ std::string StateFolder() {
   // The specification says that a relative path is to be ignored.
   if (!wanted.empty() && wanted[0] == '/') return JoinPath(wanted, "trainctl");
   if (::geteuid() == 0) return "/var/lib/trainctl";
-  std::string home = Environment("HOME");
-  if (home.empty()) {
-    const passwd* entry = ::getpwuid(::geteuid());
-    home = entry == nullptr ? "/" : entry->pw_dir;
-  }
-  return JoinPath(home, ".local/state/trainctl");
+  return JoinPath(Home(), ".local/state/trainctl");
+}
+
+std::string ConfigFolder() {
+  const std::string wanted = Environment("XDG_CONFIG_HOME");
+  if (!wanted.empty() && wanted[0] == '/') return JoinPath(wanted, "trainctl");
+  return JoinPath(Home(), ".config/trainctl");
 }
 
 std::string JobFolder(const std::string& state_folder, absl::string_view job_id) {

@@ -18,6 +18,8 @@ std::string ShimSocket(absl::string_view job_id);  // of a job's shim on this no
 
 // ${XDG_STATE_HOME:-~/.local/state}/trainctl; for root with it unset /var/lib/trainctl.
 std::string StateFolder();
+// ${XDG_CONFIG_HOME:-~/.config}/trainctl.
+std::string ConfigFolder();
 std::string JobFolder(const std::string& state_folder, absl::string_view job_id);
 
 // Creates `path` with mode 0700 if it is missing (parents too). FAILED_PRECONDITION if it is a

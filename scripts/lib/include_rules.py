@@ -15,7 +15,7 @@ ALLOWED = {
     "runtime/node": {"runtime/base", "runtime/local", "runtime/rpc", "runtime/topology",
                      "runtime/checkpoint", "runtime/security", "runtime/telemetry",
                      "launcher/coordinator", "proto"},
-    "runtime/rpc": {"runtime/base"},
+    "runtime/rpc": {"runtime/base", "runtime/security"},
     "runtime/security": {"runtime/base"},
     "runtime/supervisor": {"runtime/base", "runtime/local"},
     "runtime/telemetry": {"runtime/base"},

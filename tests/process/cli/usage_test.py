@@ -106,6 +106,18 @@ def dry_run_starts_nothing(s):
     assert not s.jobs()
 
 
+def new_key_is_for_its_owner_alone_and_never_replaced(s):
+    path = s.folder / "keys/cluster.key"
+    result = s.run("key", "new", str(path))
+    expect(result, 0, "Copy it")
+    assert result.stdout == f"{path}\n", result.stdout
+    first = path.read_bytes()
+    assert len(first) == 32 and path.stat().st_mode & 0o7777 == 0o600
+    expect(s.run("key", "new", str(path)), 1, "never replaced")
+    assert path.read_bytes() == first
+    expect(s.run("key", "old"), 2, "new")
+
+
 def help_of_every_verb_has_an_example(s):
     top = s.run("--help")
     expect(top, 0)
