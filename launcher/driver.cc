@@ -87,12 +87,12 @@ Driver::Driver(Loop* loop, JobSpec spec, Journal journal)
     if (formed == nullptr) continue;
     last = formed;
     // A front end may still be reading what an earlier epoch said last.
-    watchers_.OpenEpoch(formed->epoch, formed->ranks);
+    watchers_.OpenEpoch(formed->epoch, RanksOf(*formed));
   }
   if (last == nullptr) return;
   // The rendezvous of the living epoch goes on: its nodes publish again.
   std::vector<std::string> node_of_rank;
-  for (const RankPlace& place : last->ranks) node_of_rank.push_back(place.node);
+  for (const RankPlace& place : RanksOf(*last)) node_of_rank.push_back(place.node);
   store_.Open(last->epoch, std::move(node_of_rank));
 }
 
@@ -137,7 +137,7 @@ void Driver::Perform(const Batch& batch) {
     report_.Take(record, now);
     if (const auto* epoch = std::get_if<EpochFormed>(&record)) {
       workers_.clear();
-      watchers_.OpenEpoch(epoch->epoch, epoch->ranks);
+      watchers_.OpenEpoch(epoch->epoch, RanksOf(*epoch));
     }
   }
   for (const Action& action : batch.perform) {
@@ -201,6 +201,23 @@ void Driver::Do(const RequestCheckpoint& action) {
   nodes_.Send(action.node, std::move(order));
 }
 
+void Driver::Do(const ProbeAddress& action) {
+  v1::NodeOrder order;
+  v1::ProbeAddresses* probe = order.mutable_probe();
+  probe->set_probe(action.probe);
+  probe->set_patience_ns(action.patience.count());
+  for (const ProbeAddress::Target& target : action.targets) {
+    v1::ProbeAddresses::Target* out = probe->add_targets();
+    out->set_address(target.address);
+    out->set_port(target.port);
+  }
+  nodes_.Send(action.node, std::move(order));
+}
+
+void Driver::Do(const RefuseNode& action) {
+  nodes_.Refuse(action.node, action.incarnation, action.reason);
+}
+
 void Driver::Do(const FindCheckpoints&) {
   CheckpointsFound found;
   const absl::StatusOr<std::vector<Step>> steps = ListCheckpoints(spec_.checkpoint_folder);
@@ -241,7 +258,7 @@ void Driver::RememberWorkers(const std::vector<WorkerState>& workers) {
 
 void Driver::OnJoined(const v1::NodeState& state) {
   NodeJoined joined = FromProto(state);
-  if (joined.epoch == coordinator_.View().epoch) RememberWorkers(joined.workers);
+  if (joined.epoch == coordinator_.epoch()) RememberWorkers(joined.workers);
   Tell(joined);
   Publish(state.node(), {state.exchanges().begin(), state.exchanges().end()});
   watchers_.NodeHere(state.node(), true);
@@ -332,7 +349,7 @@ v1::JobState Driver::State() const {
   JobDescription description;
   description.job_id = spec_.job_id;
   description.name = spec_.name;
-  description.view = coordinator_.View();
+  description.view = coordinator_.View(Now());
   description.job_folder = spec_.job_folder;
   description.log_folder = spec_.log_folder;
   description.checkpoint_folder = spec_.checkpoint_folder;
@@ -344,7 +361,7 @@ v1::JobState Driver::State() const {
 void Driver::Stop(const StopAsked& order) { Tell(order); }
 
 absl::Status Driver::Signal(int signo) {
-  const JobView view = coordinator_.View();
+  const JobView view = coordinator_.View(Now());
   if (view.phase != JobPhase::kRunning && view.phase != JobPhase::kStarting) {
     return absl::FailedPreconditionError(
         absl::StrCat("no worker runs to send a signal to: ", view.explain));

@@ -57,6 +57,8 @@ class Driver {
   void Do(const AnswerLease& action);
   void Do(const GrantCommit& action);
   void Do(const RequestCheckpoint& action);
+  void Do(const ProbeAddress& action);
+  void Do(const RefuseNode& action);
   void Do(const FindCheckpoints& action);
   void Do(const ReleaseNode& action);
   void Do(const OpenStore& action);

@@ -62,6 +62,15 @@ void NodeLinks::SendToAll(const v1::NodeOrder& order) {
   for (const auto& [node, stream] : by_node_) Send(node, order);
 }
 
+void NodeLinks::Refuse(const std::string& node, Incarnation incarnation, absl::string_view reason) {
+  const auto found = by_node_.find(node);
+  if (found == by_node_.end() || joined_[found->second].incarnation != incarnation) return;
+  NodeStream* stream = found->second;
+  joined_.erase(stream);
+  by_node_.erase(found);
+  stream->Finish(absl::FailedPreconditionError(reason));
+}
+
 void NodeLinks::AwaitHangUp(std::function<void()> on_empty) {
   on_empty_ = std::move(on_empty);
   if (open_streams_ == 0) std::exchange(on_empty_, nullptr)();

@@ -33,6 +33,8 @@ class NodeLinks {
   // With our term. Dropped if the node is not connected: it tells its state when it is.
   void Send(absl::string_view node, v1::NodeOrder order);
   void SendToAll(const v1::NodeOrder& order);
+  // Ends the stream of this life of the node; nothing more of it is told.
+  void Refuse(const std::string& node, Incarnation incarnation, absl::string_view reason);
   // A node that was released hangs up; `on_empty` runs when all have.
   void AwaitHangUp(std::function<void()> on_empty);
 

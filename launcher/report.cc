@@ -115,6 +115,11 @@ void Report::Take(const JournalRecord& record, Instant now) {
     if (first) story->marks.condemned = now;
     const int64_t exit_ns = condemned->failure.exit.exit_ns;
     story->marks.failed = exit_ns > 0 ? Instant{exit_ns} : story->marks.condemned;
+  } else if (const auto* replaced = std::get_if<EpochReplaced>(&record)) {
+    EpochStory* story = Find(replaced->epoch);
+    if (story == nullptr) return;
+    story->replaced = *replaced;
+    if (now != kNever) story->marks.condemned = story->marks.failed = now;
   } else if (const auto* committed = std::get_if<CheckpointCommitted>(&record)) {
     std::erase(checkpoints_, committed->step);
     checkpoints_.push_back(committed->step);
@@ -134,7 +139,7 @@ void Report::Spawned(Epoch epoch, Instant at) {
 
 void Report::Gone(Epoch epoch, Instant at) {
   EpochStory* story = Find(epoch);
-  if (story == nullptr || !story->condemned.has_value()) return;
+  if (story == nullptr || (!story->condemned && !story->replaced)) return;
   story->marks.gone = story->marks.gone == kNever ? at : std::max(story->marks.gone, at);
 }
 
@@ -198,6 +203,7 @@ const Failure* Report::FirstFailure() const {
 int64_t Report::EndOf(size_t index, int64_t wall_ns) const {
   const EpochStory& story = epochs_[index];
   if (story.condemned.has_value()) return story.condemned->wall_ns;
+  if (story.replaced.has_value()) return story.replaced->wall_ns;
   if (index + 1 < epochs_.size()) return epochs_[index + 1].formed.wall_ns;
   return finished_.has_value() ? finished_->wall_ns : wall_ns;
 }
@@ -214,7 +220,7 @@ Report::Goodput Report::CountGoodput(int64_t wall_ns) const {
         story.first_step_wall_ns == 0 ? story.formed.wall_ns : story.first_step_wall_ns;
     goodput.starting += SecondsBetween(story.formed.wall_ns, began);
     if (i + 1 == epochs_.size()) {
-      if (story.condemned.has_value()) goodput.recovering += SecondsBetween(ended, end);
+      if (story.condemned || story.replaced) goodput.recovering += SecondsBetween(ended, end);
       continue;
     }
     const EpochStory& next = epochs_[i + 1];
@@ -254,13 +260,11 @@ std::string Report::Json(int64_t wall_ns) const {
   for (size_t i = 0; i < epochs_.size(); ++i) {
     const EpochStory& story = epochs_[i];
     std::vector<std::string> nodes;
-    for (const RankPlace& place : story.formed.ranks) {
-      if (nodes.empty() || nodes.back() != place.node) nodes.push_back(place.node);
-    }
-    const bool open = i + 1 == epochs_.size() && !story.condemned && !finished_;
+    for (const NodeShare& share : story.formed.nodes) nodes.push_back(share.node);
+    const bool open = i + 1 == epochs_.size() && !story.condemned && !story.replaced && !finished_;
     json["epochs"].push_back(
         {{"number", story.formed.epoch.value},
-         {"world_size", story.formed.ranks.size()},
+         {"world_size", story.formed.world_size()},
          {"nodes", nodes},
          {"reason", story.formed.reason},
          {"resume_step", story.formed.resume_step.value},
@@ -270,7 +274,9 @@ std::string Report::Json(int64_t wall_ns) const {
          {"failure", FailureJson(story.condemned ? &story.condemned->failure : nullptr)}});
     if (i == 0) continue;
     const EpochStory& before = epochs_[i - 1];
-    const int64_t reached = before.condemned ? before.condemned->last_step.value : 0;
+    const int64_t reached = before.condemned  ? before.condemned->last_step.value
+                            : before.replaced ? before.replaced->last_step.value
+                                              : 0;
     const int64_t resumed = std::max<int64_t>(story.formed.resume_step.value, 0);
     json["recovery"].push_back(
         RecoveryJson(before.marks, story.marks, std::max<int64_t>(reached - resumed, 0)));

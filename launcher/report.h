@@ -57,6 +57,7 @@ class Report {
   struct EpochStory {
     EpochFormed formed;
     std::optional<EpochCondemned> condemned;
+    std::optional<EpochReplaced> replaced;
     EpochMarks marks;
     Step last_step{-1};
     int64_t first_step_wall_ns = 0;                     // 0: none

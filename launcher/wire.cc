@@ -1,6 +1,7 @@
 #include "launcher/wire.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -12,7 +13,7 @@
 namespace trainctl {
 namespace {
 
-constexpr int kMaxNodes = 4096;
+constexpr int kMaxNodes = 16384;
 constexpr int kMaxWorkersPerNode = 1024;
 constexpr int kMaxArguments = 65536;
 constexpr size_t kMaxSpecBytes = 8 << 20;
@@ -76,7 +77,14 @@ absl::Status CheckSpec(const JobSpec& spec) {
   RETURN_IF_ERROR(CheckPath("checkpoint_folder", spec.checkpoint_folder));
   RETURN_IF_ERROR(CheckRange("min_nodes", spec.min_nodes, 1, kMaxNodes));
   RETURN_IF_ERROR(CheckRange("max_nodes", spec.max_nodes, spec.min_nodes, kMaxNodes));
-  RETURN_IF_ERROR(CheckRange("workers_per_node", spec.workers_per_node, 1, kMaxWorkersPerNode));
+  RETURN_IF_ERROR(CheckRange("spares", spec.spares, 0, kMaxNodes));
+  RETURN_IF_ERROR(
+      CheckRange("number of nodes", static_cast<int64_t>(spec.nodes.size()), 0, kMaxNodes));
+  if (std::set<std::string>(spec.nodes.begin(), spec.nodes.end()).size() < spec.nodes.size()) {
+    return Invalid("nodes", "names a node twice");
+  }
+  RETURN_IF_ERROR(
+      CheckRange("workers_per_node", spec.workers_per_node, kEverySlot, kMaxWorkersPerNode));
   RETURN_IF_ERROR(CheckRange("max_restarts", spec.max_restarts, 0, 1'000'000));
   RETURN_IF_ERROR(CheckRange("grace_ns", spec.grace.count(), 0, Duration(seconds(86400)).count()));
   RETURN_IF_ERROR(CheckRange("lease_ns", spec.lease.count(), Duration(milliseconds(100)).count(),
@@ -90,6 +98,16 @@ JobPhase PhaseFromName(absl::string_view name) {
     if (name == JobPhaseName(phase)) return phase;
   }
   return JobPhase::kFinished;
+}
+
+NodeStanding StandingFromName(absl::string_view name) {
+  for (const NodeStanding standing :
+       {NodeStanding::kReady, NodeStanding::kSpare, NodeStanding::kMember, NodeStanding::kLate,
+        NodeStanding::kLost, NodeStanding::kFenced, NodeStanding::kAway, NodeStanding::kDrained,
+        NodeStanding::kUnfit}) {
+    if (name == NodeStandingName(standing)) return standing;
+  }
+  return NodeStanding::kExpected;
 }
 
 OutputBytes FromProto(const v1::Output& m) {
@@ -125,6 +143,9 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   m.set_virtual_local_rank(spec.virtual_local_rank);
   m.set_min_nodes(spec.min_nodes);
   m.set_max_nodes(spec.max_nodes);
+  m.set_spares(spec.spares);
+  for (const std::string& node : spec.nodes) m.add_nodes(ValidUtf8(node));
+  m.set_ranks_follow_nodes(spec.ranks_follow_nodes);
   m.set_workers_per_node(spec.workers_per_node);
   m.set_max_restarts(spec.max_restarts);
   m.set_window_restarts(spec.window_restarts);
@@ -160,6 +181,9 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& m) {
   spec.virtual_local_rank = m.virtual_local_rank();
   spec.min_nodes = m.min_nodes();
   spec.max_nodes = m.max_nodes();
+  spec.spares = m.spares();
+  spec.nodes.assign(m.nodes().begin(), m.nodes().end());
+  spec.ranks_follow_nodes = m.ranks_follow_nodes();
   spec.workers_per_node = m.workers_per_node();
   spec.max_restarts = m.max_restarts();
   spec.window_restarts = m.window_restarts();
@@ -265,7 +289,13 @@ NodeJoined FromProto(const v1::NodeState& m) {
   NodeJoined joined;
   joined.node = m.node();
   joined.incarnation = Incarnation(m.incarnation());
-  joined.address = m.address();
+  joined.machine = m.machine();
+  for (const v1::NodeAddress& address : m.addresses()) {
+    joined.addresses.push_back({address.interface(), address.address()});
+  }
+  if (joined.addresses.empty()) joined.addresses.push_back({"", m.address()});
+  joined.topology = m.topology();
+  if (m.has_node_rank()) joined.node_rank = m.node_rank();
   joined.cores = m.cores();
   joined.slots = m.slots();
   joined.reserved_port = m.reserved_port();
@@ -293,6 +323,13 @@ std::optional<Event> EventFrom(const std::string& node, Incarnation incarnation,
                           FromProto(m.exited().exit())};
     case v1::NodeMessage::kGone:
       return NodeEpochGone{node, Epoch(m.gone().epoch())};
+    case v1::NodeMessage::kReached: {
+      AddressesReached reached{node, m.reached().probe(), {}};
+      for (const v1::AddressesReached::Reached& one : m.reached().reached()) {
+        reached.reached.push_back({one.address(), one.from()});
+      }
+      return reached;
+    }
     case v1::NodeMessage::kProgress:
       if (m.progress().rank() != 0) return std::nullopt;
       return StepReached{Epoch(m.progress().epoch()),
@@ -329,6 +366,16 @@ v1::JobState ToProto(const JobDescription& job) {
     out->set_local_rank(place.local_rank);
     out->set_node(place.node);
   }
+  for (const NodeView& node : job.view.nodes) {
+    v1::JobNode* out = m.add_nodes();
+    out->set_node(node.node);
+    out->set_standing(NodeStandingName(node.standing));
+    out->set_address(node.address);
+    out->set_slots(node.slots);
+    out->set_workers(node.workers);
+    out->set_since_ns(node.since.ns);
+    out->set_reason(ValidUtf8(node.reason));
+  }
   m.set_explain(ValidUtf8(job.view.explain));
   m.set_job_folder(job.job_folder);
   m.set_log_folder(job.log_folder);
@@ -352,6 +399,11 @@ JobDescription FromProto(const v1::JobState& m) {
   job.view.recovery_point = Step(m.recovery_point());
   for (const v1::RankPlace& place : m.ranks()) {
     job.view.ranks.push_back({place.rank(), place.local_rank(), place.node(), ""});
+  }
+  for (const v1::JobNode& node : m.nodes()) {
+    job.view.nodes.push_back({node.node(), StandingFromName(node.standing()), node.address(),
+                              node.slots(), node.workers(), Instant{node.since_ns()},
+                              node.reason()});
   }
   job.view.explain = m.explain();
   job.job_folder = m.job_folder();

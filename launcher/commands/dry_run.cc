@@ -24,9 +24,7 @@ StartWorkers PlanHere(const JobSpec& spec) {
   char node[HOST_NAME_MAX + 1] = {};
   gethostname(node, sizeof node - 1);
   EpochFormed epoch;
-  for (int rank = 0; rank < spec.workers_per_node; ++rank) {
-    epoch.ranks.push_back(RankPlace{rank, rank, node, "127.0.0.1"});
-  }
+  epoch.nodes = {{node, "", "127.0.0.1", 0, spec.workers_per_node}};
   epoch.master_address = "127.0.0.1";
   const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   return PlanWorkers(spec, epoch, node, cores);

@@ -54,6 +54,25 @@ struct RequestCheckpoint {  // set the flags in every worker's page of this node
   Epoch epoch;
   bool then_stop = false;
 };
+// Try to connect to each target; that it is refused there is an answer too: the node is reached.
+// -> AddressesReached, within ProbeAddress::patience.
+struct ProbeAddress {
+  std::string node;
+  uint64_t probe = 0;
+  struct Target {
+    std::string address;
+    int port = 0;
+  };
+  std::vector<Target> targets;
+  Duration patience{0};
+};
+// End the Join stream of this life of this node, with the reason; nothing more of it is delivered.
+struct RefuseNode {
+  std::string node;
+  Incarnation incarnation;
+  std::string machine;
+  std::string reason;
+};
 struct FindCheckpoints {};  // list valid steps in the checkpoint folder -> CheckpointsFound
 struct ReleaseNode {        // its shim may go
   std::string node;
@@ -72,7 +91,8 @@ struct FinishJob {  // write the report, tell the front ends, end
 };
 
 using Action = std::variant<StartWorkers, StopWorkers, AnswerLease, GrantCommit, RequestCheckpoint,
-                            FindCheckpoints, ReleaseNode, OpenStore, Announce, FinishJob>;
+                            ProbeAddress, RefuseNode, FindCheckpoints, ReleaseNode, OpenStore,
+                            Announce, FinishJob>;
 
 // Everything in `persist` is durable before anything in `perform` starts.
 struct Batch {

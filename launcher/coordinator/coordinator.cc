@@ -35,8 +35,10 @@ void Coordinator::Step(Instant now, int64_t wall_ns, const Event& event, Batch* 
   state_->Handle(now, wall_ns, event, batch);
 }
 Instant Coordinator::next_deadline() const { return state_->NextDeadline(); }
-std::string Coordinator::Explain() const { return state_->Explain(); }
-JobView Coordinator::View() const { return state_->View(); }
+std::string Coordinator::Explain(Instant now) const { return state_->Explain(now); }
+JobView Coordinator::View(Instant now) const { return state_->View(now); }
+Epoch Coordinator::epoch() const { return state_->epoch(); }
+JobPhase Coordinator::phase() const { return state_->phase(); }
 int64_t Coordinator::dropped_messages() const { return state_->dropped(); }
 
 CoordinatorState::CoordinatorState(JobSpec job_spec)
@@ -69,6 +71,7 @@ void CoordinatorState::ReplayOne(const EpochFormed& record) {
   if (draining && draining->failure) policy_.Remember(EndOf(*draining->failure));
   epoch_.emplace();
   epoch_->formed = record;
+  epoch_->ranks = RanksOf(record);
   epoch_->since = Instant{record.wall_ns};
   epoch_->baseline = record.resume_step;
   epoch_->last_step = std::max(record.resume_step, trainctl::Step(0));
@@ -121,7 +124,7 @@ void CoordinatorState::ResumeAfterReplay() {
   Say(Announce::Level::kInfo,
       absl::StrCat("the coordinator restarted from its journal (term ", term_.value, ", epoch ",
                    CurrentEpochNumber().value, ")"));
-  members_.ExpectEpoch(epoch_->formed.ranks, now_);
+  members_.ExpectEpoch(epoch_->ranks, now_);
   if (auto* draining = std::get_if<Draining>(&phase_)) {
     draining->patience = now_ + spec_.grace + spec_.lease;
   } else {
@@ -259,7 +262,7 @@ void CoordinatorState::TakeExits(const std::string& node, const std::vector<Work
 
 // Told once or more often, an end counts once; one that is not that node's is nobody's.
 void CoordinatorState::TakeExit(const std::string& node, int rank, const WorkerExit& exit) {
-  const std::vector<RankPlace>& ranks = epoch_->formed.ranks;
+  const std::vector<RankPlace>& ranks = epoch_->ranks;
   std::vector<RankExit>& exits = epoch_->exits;
   const bool placed = std::any_of(ranks.begin(), ranks.end(), [&](const RankPlace& place) {
     return place.rank == rank && place.node == node;
@@ -274,7 +277,7 @@ void CoordinatorState::On(const NodeEpochGone& event) {
   if (Live() && event.epoch == CurrentEpochNumber()) {
     WorkerExit untold;
     untold.kind = WorkerExit::Kind::kLost;
-    for (const RankPlace& place : epoch_->formed.ranks) {
+    for (const RankPlace& place : epoch_->ranks) {
       if (place.node == event.node) TakeExit(event.node, place.rank, untold);
     }
     return JudgeEpoch();
@@ -292,7 +295,7 @@ void CoordinatorState::On(const StepReached& event) {
 
 void CoordinatorState::On(const ShardPrepared& event) {
   if (!Live()) return;  // a condemned epoch commits nothing new
-  const auto& ranks = epoch_->formed.ranks;
+  const auto& ranks = epoch_->ranks;
   auto grant = ledger_.Prepared(event.step, event.shard, static_cast<int>(ranks.size()));
   if (!grant) return;
   Persist(CommitGranted{event.epoch, event.step});
@@ -321,6 +324,9 @@ void CoordinatorState::FoundDamaged(trainctl::Step step) {
   epoch_->baseline = ledger_.recovery_point();
   epoch_->last_step = std::max(epoch_->baseline, trainctl::Step(0));
 }
+
+void CoordinatorState::On(const AddressesReached&) {}
+void CoordinatorState::On(const DrainAsked&) {}
 
 void CoordinatorState::On(const CheckpointsFound& event) {
   auto* forming = std::get_if<Forming>(&phase_);

@@ -21,7 +21,32 @@ namespace trainctl {
 enum class JobPhase { kForming, kStarting, kRunning, kDraining, kFinished };
 const char* JobPhaseName(JobPhase phase);
 
-// What `status` shows. A copy.
+// Where a node stands in the job.
+enum class NodeStanding {
+  kExpected,  // named by the user, never here
+  kReady,     // here, and gets workers when the next epoch is formed
+  kSpare,     // here without workers, beside the members of a living epoch
+  kMember,    // has ranks in the current epoch
+  kLate,      // a member that is not connected; its lease still runs
+  kLost,      // its lease ended
+  kFenced,    // here with workers of an epoch that is over
+  kAway,      // not connected, without workers
+  kDrained,   // here, and gets no workers (again)
+  kUnfit,     // here, and not used: `reason`
+};
+const char* NodeStandingName(NodeStanding standing);  // "expected", "ready", …
+
+struct NodeView {
+  std::string node;
+  NodeStanding standing = NodeStanding::kExpected;
+  std::string address;
+  int slots = 0;
+  int workers = 0;     // in the current epoch
+  Instant since;       // of this standing
+  std::string reason;  // why, where that is not plain; else empty
+};
+
+// What `status` shows. A copy: its cost grows with nodes and ranks.
 struct JobView {
   JobPhase phase = JobPhase::kForming;
   Term term;
@@ -32,6 +57,7 @@ struct JobView {
   Step total_steps;
   Step recovery_point{-1};
   std::vector<RankPlace> ranks;
+  std::vector<NodeView> nodes;  // in numeric order of their names
   std::string explain;
 };
 
@@ -56,9 +82,11 @@ class Coordinator {
   void Step(Instant now, int64_t wall_ns, const Event& event, Batch* batch);
 
   Instant next_deadline() const;  // kNever if none
-  // One sentence: what we wait for and why. Never empty while unfinished.
-  std::string Explain() const;
-  JobView View() const;
+  // One sentence: what we wait for, since when, and why. Never empty. `now` as in Step.
+  std::string Explain(Instant now) const;
+  JobView View(Instant now) const;
+  Epoch epoch() const;  // the newest; -1 = none yet
+  JobPhase phase() const;
   int64_t dropped_messages() const;  // old terms, epochs and incarnations refused at the door
 
  private:

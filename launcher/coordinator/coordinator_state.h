@@ -46,6 +46,7 @@ using Phase = std::variant<Forming, Starting, Running, Draining, Ended>;
 // One life of the workers.
 struct CurrentEpoch {
   EpochFormed formed;
+  std::vector<RankPlace> ranks;
   Instant since;
   std::vector<RankExit> exits;
   trainctl::Step baseline{-1};  // the recovery point its workers really start from
@@ -71,8 +72,10 @@ class CoordinatorState {
   void Start(Instant now, int64_t wall_ns, Term term, Batch* batch);
   void Handle(Instant now, int64_t wall_ns, const Event& event, Batch* batch);
   Instant NextDeadline() const;
-  std::string Explain() const;
-  JobView View() const;
+  std::string Explain(Instant now) const;
+  JobView View(Instant now) const;
+  Epoch epoch() const { return CurrentEpochNumber(); }
+  JobPhase phase() const { return static_cast<JobPhase>(phase_.index()); }
   int64_t dropped() const { return dropped_; }
 
  private:
@@ -88,8 +91,10 @@ class CoordinatorState {
   void On(const ShardPrepared& event);
   void On(const CheckpointPublished& event);
   void On(const CheckpointRejected& event);
+  void On(const AddressesReached& event);
   void On(const CheckpointsFound& event);
   void On(const StopAsked& event);
+  void On(const DrainAsked& event);
   void On(const FrontEndsChanged& event);
   void On(const DeadlineReached& event);
   void ReplayOne(const EpochFormed& record);

@@ -41,12 +41,23 @@ struct WorkerState {
   WorkerExit exit;  // meaningful if !running
 };
 
+// Where other nodes may reach a node: a literal address, used as given.
+struct NodeAddress {
+  std::string interface;  // "eth0"; may be empty
+  std::string address;    // "10.0.0.1", "fe80::1", "127.0.0.1" for a job on one node
+};
+
 // The full state of a node, first on every Join stream; whatever happened while nobody listened is
-// in here.
+// in here. Of two streams under one name the driver keeps both until it has performed the batch
+// that follows: RefuseNode ends the new one; without it the old one is replaced.
 struct NodeJoined {
   std::string node;  // unique name within the job
   Incarnation incarnation;
-  std::string address;  // where other nodes reach it; "127.0.0.1" for a job on one node
+  std::string machine;  // differs between machines, survives a daemon; empty: not known
+  std::vector<NodeAddress> addresses;  // the one to prefer first; at least one
+  // Path of switches from the outermost, such as SLURM_TOPOLOGY_ADDR's "s0.s1.node7"; may be empty.
+  std::string topology;
+  int node_rank = -1;  // asked for by --node-rank; -1: any
   int cores = 1;
   int slots = 1;          // workers it can take
   int reserved_port = 0;  // held for the next epoch's MASTER_PORT
@@ -102,6 +113,16 @@ struct CheckpointRejected {  // found damaged at load
   Step step;
   std::string reason;
 };
+struct AddressReached {
+  std::string address;  // one of the targets
+  std::string from;     // the node's own address on that connection; empty: not known
+};
+// Answer to ProbeAddress: all targets that were reached.
+struct AddressesReached {
+  std::string node;
+  uint64_t probe = 0;
+  std::vector<AddressReached> reached;
+};
 struct CheckpointsFound {  // answer to FindCheckpoints: valid steps in the folder, ascending
   std::vector<Step> steps;
 };
@@ -110,15 +131,21 @@ struct StopAsked {
   bool checkpoint = false;  // save first, then end
   bool now = false;         // skip the grace
 };
+// A drained node keeps its place until the next epoch, and gets no workers from then on.
+struct DrainAsked {
+  std::string node;
+  bool drain = true;  // false: undrain, which also forgives it its failures
+  std::string by;
+};
 struct FrontEndsChanged {  // how many front ends watch; 0 starts the orphan time-out
   int count = 0;
 };
 struct DeadlineReached {};  // next_deadline() has passed
 
-using Event =
-    std::variant<NodeJoined, NodeLeft, LeaseRequested, WorkersStarted, WorkerExited, NodeEpochGone,
-                 StepReached, ShardPrepared, CheckpointPublished, CheckpointRejected,
-                 CheckpointsFound, StopAsked, FrontEndsChanged, DeadlineReached>;
+using Event = std::variant<NodeJoined, NodeLeft, LeaseRequested, WorkersStarted, WorkerExited,
+                           NodeEpochGone, StepReached, ShardPrepared, CheckpointPublished,
+                           CheckpointRejected, AddressesReached, CheckpointsFound, StopAsked,
+                           DrainAsked, FrontEndsChanged, DeadlineReached>;
 
 }  // namespace trainctl
 

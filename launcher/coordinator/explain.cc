@@ -39,7 +39,33 @@ const char* JobPhaseName(JobPhase phase) {
   return "unknown";
 }
 
-std::string CoordinatorState::Explain() const {
+const char* NodeStandingName(NodeStanding standing) {
+  switch (standing) {
+    case NodeStanding::kExpected:
+      return "expected";
+    case NodeStanding::kReady:
+      return "ready";
+    case NodeStanding::kSpare:
+      return "spare";
+    case NodeStanding::kMember:
+      return "member";
+    case NodeStanding::kLate:
+      return "late";
+    case NodeStanding::kLost:
+      return "lost";
+    case NodeStanding::kFenced:
+      return "fenced";
+    case NodeStanding::kAway:
+      return "away";
+    case NodeStanding::kDrained:
+      return "drained";
+    case NodeStanding::kUnfit:
+      return "unfit";
+  }
+  return "unknown";
+}
+
+std::string CoordinatorState::Explain(Instant now) const {
   const std::string epoch = absl::StrCat("epoch ", CurrentEpochNumber().value);
   if (const auto* forming = std::get_if<Forming>(&phase_)) {
     const std::string next = absl::StrCat("epoch ", CurrentEpochNumber().value + 1);
@@ -47,15 +73,15 @@ std::string CoordinatorState::Explain() const {
       return absl::StrCat("waits for the checkpoint folder ", spec_.checkpoint_folder,
                           " to say where ", next, " starts");
     }
-    if (forming->not_before > now_) {
-      return absl::StrCat("waits ", Seconds(forming->not_before - now_), " before ", next,
+    if (forming->not_before > now) {
+      return absl::StrCat("waits ", Seconds(forming->not_before - now), " before ", next,
                           ", because ", forming->reason);
     }
     if (forming->last_call != kNever) {
-      return absl::StrCat("waits ", Seconds(forming->last_call - now_), " for nodes beyond the ",
+      return absl::StrCat("waits ", Seconds(forming->last_call - now), " for nodes beyond the ",
                           spec_.min_nodes, " that are enough for ", next);
     }
-    return absl::StrCat("waits for nodes for ", next, ", ", Seconds(forming->give_up - now_),
+    return absl::StrCat("waits for nodes for ", next, ", ", Seconds(forming->give_up - now),
                         " more: ", MissingNodes());
   }
   if (In<Starting>()) {
@@ -64,13 +90,13 @@ std::string CoordinatorState::Explain() const {
     std::vector<const Node*> absent = waited;
     std::erase_if(absent, [](const Node* node) { return node->connected; });
     if (!absent.empty()) {
-      return absl::StrCat("waits ", Seconds(members_.next_lease_end() - now_), " for ",
+      return absl::StrCat("waits ", Seconds(members_.next_lease_end() - now), " for ",
                           Names(absent), " to come back with the workers of ", epoch);
     }
     return absl::StrCat("waits for ", Names(waited), " to start the workers of ", epoch);
   }
   if (In<Running>()) {
-    std::string text = absl::StrCat(epoch, " runs: ", Workers(epoch_->formed.ranks.size()));
+    std::string text = absl::StrCat(epoch, " runs: ", Workers(epoch_->ranks.size()));
     if (epoch_->last_step > trainctl::Step(0)) {
       absl::StrAppend(&text, ", step ", epoch_->last_step.value);
     }
@@ -84,7 +110,7 @@ std::string CoordinatorState::Explain() const {
     std::vector<const Node*> away = members_.HoldingWorkers();
     std::erase_if(away, [](const Node* node) { return node->connected; });
     if (!away.empty()) {
-      absl::StrAppend(&text, "; waits ", Seconds(members_.next_lease_end() - now_), " for ",
+      absl::StrAppend(&text, "; waits ", Seconds(members_.next_lease_end() - now), " for ",
                       Names(away), " to come back");
     }
     return text;
@@ -99,19 +125,19 @@ std::string CoordinatorState::Explain() const {
   return absl::StrCat(OutcomeName(outcome.kind), ": ", outcome.reason);
 }
 
-JobView CoordinatorState::View() const {
+JobView CoordinatorState::View(Instant now) const {
   JobView view;
   view.phase = static_cast<JobPhase>(phase_.index());
   view.term = term_;
   view.epoch = CurrentEpochNumber();
   view.recovery_point = ledger_.recovery_point();
-  view.explain = Explain();
+  view.explain = Explain(now);
   if (!epoch_) return view;
-  view.world_size = static_cast<int>(epoch_->formed.ranks.size());
+  view.world_size = static_cast<int>(epoch_->ranks.size());
   view.restarts = static_cast<int>(epoch_->formed.epoch.value);
   view.step = epoch_->last_step;
   view.total_steps = epoch_->total_steps;
-  view.ranks = epoch_->formed.ranks;
+  view.ranks = epoch_->ranks;
   return view;
 }
 

@@ -50,7 +50,7 @@ template <typename Archive, Same<Failure> T>
 void Visit(Archive& a, T& v);
 template <typename Archive, Same<Outcome> T>
 void Visit(Archive& a, T& v);
-template <typename Archive, Same<std::vector<RankPlace>> T>
+template <typename Archive, Same<std::vector<NodeShare>> T>
 void Visit(Archive& a, T& v);
 void Visit(Writer& a, const std::optional<Failure>& v);
 void Visit(Reader& a, std::optional<Failure>& v);
@@ -89,15 +89,15 @@ void Visit(Archive& a, T& v) {
   VisitAll(a, v.exit_status, v.reason, v.failure);
 }
 
-template <typename Archive, Same<RankPlace> T>
+template <typename Archive, Same<NodeShare> T>
 void Visit(Archive& a, T& v) {
-  VisitAll(a, v.rank, v.local_rank, v.node, v.address);
+  VisitAll(a, v.node, v.machine, v.address, v.first_rank, v.workers);
 }
 
-template <typename Archive, Same<std::vector<RankPlace>> T>
+template <typename Archive, Same<std::vector<NodeShare>> T>
 void Visit(Archive& a, T& v) {
   a.Count(v);
-  for (auto& place : v) Visit(a, place);
+  for (auto& share : v) Visit(a, share);
 }
 
 template <typename Archive, Same<TermStarted> T>
@@ -106,8 +106,20 @@ void Visit(Archive& a, T& v) {
 }
 template <typename Archive, Same<EpochFormed> T>
 void Visit(Archive& a, T& v) {
-  VisitAll(a, v.epoch, v.ranks, v.master_address, v.master_port, v.reason, v.wall_ns,
+  VisitAll(a, v.epoch, v.nodes, v.master_address, v.master_port, v.reason, v.wall_ns,
            v.resume_step);
+}
+template <typename Archive, Same<EpochStarted> T>
+void Visit(Archive& a, T& v) {
+  VisitAll(a, v.epoch);
+}
+template <typename Archive, Same<EpochReplaced> T>
+void Visit(Archive& a, T& v) {
+  VisitAll(a, v.epoch, v.reason, v.wall_ns, v.last_step);
+}
+template <typename Archive, Same<NodeDrained> T>
+void Visit(Archive& a, T& v) {
+  VisitAll(a, v.node, v.drained, v.wall_ns);
 }
 template <typename Archive, Same<EpochCondemned> T>
 void Visit(Archive& a, T& v) {
@@ -182,6 +194,16 @@ const char* OutcomeName(Outcome::Kind kind) {
       return "preempted";
   }
   return "unknown";
+}
+
+std::vector<RankPlace> RanksOf(const EpochFormed& epoch) {
+  std::vector<RankPlace> ranks;
+  for (const NodeShare& share : epoch.nodes) {
+    for (int i = 0; i < share.workers; ++i) {
+      ranks.push_back({share.first_rank + i, i, share.node, share.address});
+    }
+  }
+  return ranks;
 }
 
 std::string EncodeRecord(const JournalRecord& record) {

@@ -49,6 +49,15 @@ struct Outcome {
 };
 const char* OutcomeName(Outcome::Kind kind);  // succeeded, failed, stopped, preempted
 
+// A node's place in an epoch: the ranks [first_rank, first_rank + workers).
+struct NodeShare {
+  std::string node;
+  std::string machine;
+  std::string address;  // where the others reach it
+  int first_rank = 0;
+  int workers = 0;
+};
+
 struct RankPlace {
   int rank = 0;
   int local_rank = 0;
@@ -61,12 +70,22 @@ struct TermStarted {
 };
 struct EpochFormed {
   Epoch epoch;
-  std::vector<RankPlace> ranks;
+  std::vector<NodeShare> nodes;  // by first_rank, without gaps
   std::string master_address;
   int master_port = 0;
   std::string reason;  // why this epoch exists
   int64_t wall_ns = 0;
   Step resume_step{-1};  // recovery point it starts from; -1 = from the beginning
+
+  int world_size() const {
+    return nodes.empty() ? 0 : nodes.back().first_rank + nodes.back().workers;
+  }
+};
+std::vector<RankPlace> RanksOf(const EpochFormed& epoch);
+
+// Some worker of it was started: its number is used up.
+struct EpochStarted {
+  Epoch epoch;
 };
 // Its workers are to be stopped. A second one for the same epoch replaces the first: the failure as
 // it was judged when all ends of the epoch were known.
@@ -75,6 +94,13 @@ struct EpochCondemned {
   Failure failure;
   int64_t wall_ns = 0;
   Step last_step;  // newest step any rank reported
+};
+// Its workers are to be stopped, although nothing failed, because the job's nodes are to change.
+struct EpochReplaced {
+  Epoch epoch;
+  std::string reason;
+  int64_t wall_ns = 0;
+  Step last_step;
 };
 struct CommitGranted {
   Epoch epoch;
@@ -89,6 +115,11 @@ struct CheckpointDropped {
   bool damaged = false;  // never a recovery point again, unless written anew; false: by retention
   std::string reason;
 };
+struct NodeDrained {
+  std::string node;
+  bool drained = true;  // false: it may have workers again
+  int64_t wall_ns = 0;
+};
 struct Stopping {
   std::string reason;
   bool checkpoint = false;  // save first, then end
@@ -98,8 +129,9 @@ struct Finished {
   int64_t wall_ns = 0;
 };
 
-using JournalRecord = std::variant<TermStarted, EpochFormed, EpochCondemned, CommitGranted,
-                                   CheckpointCommitted, CheckpointDropped, Stopping, Finished>;
+using JournalRecord = std::variant<TermStarted, EpochFormed, EpochStarted, EpochCondemned,
+                                   EpochReplaced, CommitGranted, CheckpointCommitted,
+                                   CheckpointDropped, NodeDrained, Stopping, Finished>;
 
 std::string EncodeRecord(const JournalRecord& record);
 // DATA_LOSS if the bytes are no record of this version.

@@ -17,7 +17,7 @@ bool Membership::Join(const NodeJoined& joined) {
   if (joined.incarnation < node.incarnation) return false;
   node.name = joined.node;
   node.incarnation = joined.incarnation;
-  node.address = joined.address;
+  node.address = joined.addresses.empty() ? "" : joined.addresses.front().address;
   node.cores = joined.cores;
   node.slots = joined.slots;
   node.reserved_port = joined.reserved_port;

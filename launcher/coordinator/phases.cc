@@ -48,8 +48,8 @@ void CoordinatorState::BecomeForming(std::string reason, Duration delay) {
 void CoordinatorState::TryForm() {
   auto* forming = std::get_if<Forming>(&phase_);
   if (!forming) return;
-  std::vector<NodePlace> ready = members_.Ready(
-      spec_.workers_per_node, epoch_ ? epoch_->formed.ranks : std::vector<RankPlace>());
+  std::vector<NodePlace> ready =
+      members_.Ready(spec_.workers_per_node, epoch_ ? epoch_->ranks : std::vector<RankPlace>());
   const auto most = static_cast<size_t>(spec_.max_nodes);
   const bool enough = ready.size() >= static_cast<size_t>(spec_.min_nodes);
   if (now_ >= forming->give_up && !(enough && forming->folder_read)) {
@@ -99,10 +99,15 @@ std::string CoordinatorState::MissingNodes() const {
 
 void CoordinatorState::BecomeStarting(const std::vector<NodePlace>& nodes) {
   EpochFormed formed;
-  const std::vector<RankPlace> before = epoch_ ? epoch_->formed.ranks : std::vector<RankPlace>();
+  const std::vector<RankPlace> before = epoch_ ? epoch_->ranks : std::vector<RankPlace>();
   RankPlan plan = PlanRanks(nodes, before, spec_.workers_per_node);
   formed.epoch = CurrentEpochNumber().Next();
-  formed.ranks = std::move(plan.ranks);
+  for (const RankPlace& place : plan.ranks) {
+    if (formed.nodes.empty() || formed.nodes.back().node != place.node) {
+      formed.nodes.push_back({place.node, "", place.address, place.rank, 0});
+    }
+    ++formed.nodes.back().workers;
+  }
   formed.master_address = std::move(plan.master_address);
   formed.master_port = plan.master_port;
   formed.reason = std::get<Forming>(phase_).reason;
@@ -112,19 +117,20 @@ void CoordinatorState::BecomeStarting(const std::vector<NodePlace>& nodes) {
   Persist(formed);
 
   ledger_.BeginEpoch();
-  members_.BeginEpoch(formed.epoch, formed.ranks, now_);
+  members_.BeginEpoch(formed.epoch, plan.ranks, now_);
   epoch_.emplace();
   epoch_->formed = formed;
+  epoch_->ranks = std::move(plan.ranks);
   epoch_->since = now_;
   epoch_->baseline = formed.resume_step;
   epoch_->last_step = std::max(formed.resume_step, Step(0));
   phase_ = Starting{};
 
   OpenEpochStore();
-  for (const std::string& name : NodesOf(formed.ranks)) StartOn(*members_.Find(name));
+  for (const std::string& name : NodesOf(epoch_->ranks)) StartOn(*members_.Find(name));
   Say(Announce::Level::kInfo,
-      absl::StrCat("epoch ", formed.epoch.value, ": ", Workers(formed.ranks.size()), " on ",
-                   absl::StrJoin(NodesOf(formed.ranks), ", "),
+      absl::StrCat("epoch ", formed.epoch.value, ": ", Workers(epoch_->ranks.size()), " on ",
+                   absl::StrJoin(NodesOf(epoch_->ranks), ", "),
                    spec_.checkpoint_folder.empty()
                        ? ""
                        : absl::StrCat(", from ", StepWord(formed.resume_step))));
@@ -132,7 +138,7 @@ void CoordinatorState::BecomeStarting(const std::vector<NodePlace>& nodes) {
 
 void CoordinatorState::OpenEpochStore() {
   OpenStore store{epoch_->formed.epoch, {}};
-  for (const RankPlace& place : epoch_->formed.ranks) store.node_of_rank.push_back(place.node);
+  for (const RankPlace& place : epoch_->ranks) store.node_of_rank.push_back(place.node);
   Do(std::move(store));
 }
 
@@ -153,7 +159,7 @@ void CoordinatorState::JudgeEpoch() {
   if (std::optional<Failure> failure = JudgeExits(epoch_->Evidence())) {
     return Condemn(*std::move(failure));
   }
-  if (epoch_->exits.size() < epoch_->formed.ranks.size()) return;
+  if (epoch_->exits.size() < epoch_->ranks.size()) return;
   if (stop_) return FinishStopped();
   Finish({Outcome::Kind::kSucceeded, 0,
           absl::StrCat(Workers(epoch_->exits.size()), " ended with code 0"), std::nullopt});
@@ -164,7 +170,7 @@ void CoordinatorState::JudgeEpoch() {
 void CoordinatorState::Condemn(Failure failure) {
   if (!Live()) return;
   Persist(EpochCondemned{CurrentEpochNumber(), failure, wall_ns_, epoch_->last_step});
-  const bool alone = epoch_->formed.ranks.size() == 1;
+  const bool alone = epoch_->ranks.size() == 1;
   Say(Announce::Level::kWarning,
       absl::StrCat(failure.reason, alone ? "" : "; the other workers are stopped"));
   BecomeDraining(std::move(failure), spec_.grace);

@@ -11,6 +11,9 @@
 
 namespace trainctl {
 
+// JobSpec::workers_per_node: as many workers on each node as it has slots.
+inline constexpr int kEverySlot = 0;
+
 struct JobSpec {
   std::string job_id;                // unique; names the job's folder and sockets
   std::string name;                  // what the user calls it; need not be unique
@@ -23,7 +26,11 @@ struct JobSpec {
 
   int min_nodes = 1;
   int max_nodes = 1;
-  int workers_per_node = 1;
+  int spares = 0;            // nodes beyond max_nodes that may join and wait for a place
+  int workers_per_node = 1;  // or kEverySlot; a node with fewer slots is not used
+  // Names of the nodes that are expected, if they are known. Others may join, too.
+  std::vector<std::string> nodes;
+  bool ranks_follow_nodes = false;  // ranks are given in the order of `nodes`
 
   int max_restarts = 0;      // budget for the script's own failures
   int window_restarts = 10;  // restarts of any class allowed within restart_window

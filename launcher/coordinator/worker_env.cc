@@ -45,17 +45,17 @@ std::vector<std::string> Entries(const Environment& env) {
 }
 
 // The kernel refuses an environment string of 128 KiB, and TensorFlow's names every worker.
-constexpr size_t kLargestTfWorld = 1024;
+constexpr int kLargestTfWorld = 1024;
 
 // TensorFlow wants one address per worker. Rank 0's port is the held one; the others, which nobody
 // can hold before their nodes are known, are the numbers after it.
 // Empty if the world is too large for it.
 std::string TfCluster(const EpochFormed& epoch) {
-  if (epoch.ranks.size() > kLargestTfWorld) return "";
+  if (epoch.world_size() > kLargestTfWorld) return "";
   constexpr int kFirstPort = 1024;
   constexpr int kPorts = 65536 - kFirstPort;
   std::vector<std::string> workers;
-  for (const RankPlace& place : epoch.ranks) {
+  for (const RankPlace& place : RanksOf(epoch)) {
     const int port = kFirstPort + (epoch.master_port - kFirstPort + place.rank) % kPorts;
     workers.push_back(absl::StrCat("\"", place.address, ":", port, "\""));
   }
@@ -69,19 +69,17 @@ struct Shape {
 };
 
 Shape ShapeOf(const EpochFormed& epoch, absl::string_view node) {
-  const std::vector<std::string> nodes = NodesOf(epoch.ranks);
+  const std::vector<std::string> nodes = NodesOf(RanksOf(epoch));
   const auto place = std::find(nodes.begin(), nodes.end(), node);
   CHECK(place != nodes.end());
-  const auto local = std::count_if(epoch.ranks.begin(), epoch.ranks.end(),
-                                   [&](const RankPlace& p) { return p.node == node; });
-  return {static_cast<int>(place - nodes.begin()), static_cast<int>(nodes.size()),
-          static_cast<int>(local)};
+  const auto local = epoch.nodes[static_cast<size_t>(place - nodes.begin())].workers;
+  return {static_cast<int>(place - nodes.begin()), static_cast<int>(nodes.size()), local};
 }
 
 Environment CommonEnvironment(const JobSpec& spec, const EpochFormed& epoch, const Shape& shape,
                               int cores) {
   Environment env = UserEnvironment(spec);
-  const std::string world = absl::StrCat(epoch.ranks.size());
+  const std::string world = absl::StrCat(epoch.world_size());
   const std::string port = absl::StrCat(epoch.master_port);
   env["WORLD_SIZE"] = world;
   env["LOCAL_WORLD_SIZE"] = absl::StrCat(shape.local_world);
@@ -167,11 +165,11 @@ StartWorkers PlanWorkers(const JobSpec& spec, const EpochFormed& epoch, absl::st
   StartWorkers start;
   start.node = std::string(node);
   start.epoch = epoch.epoch;
-  start.world_size = static_cast<int>(epoch.ranks.size());
+  start.world_size = epoch.world_size();
   start.cwd = spec.cwd;
   start.log_folder = spec.log_folder;
   start.env = Entries(common);
-  for (const RankPlace& place : epoch.ranks) {
+  for (const RankPlace& place : RanksOf(epoch)) {
     if (place.node == node) start.workers.push_back(PlanWorker(spec, common, place, tf_cluster));
   }
   return start;

@@ -40,9 +40,19 @@ std::string ValueOf(const std::vector<std::string>& env, absl::string_view name)
 struct RecordPrinter {
   std::string operator()(const TermStarted& r) const { return absl::StrCat("term ", r.term.value); }
   std::string operator()(const EpochFormed& r) const {
-    return absl::StrCat("formed epoch=", r.epoch.value, " ranks=", Ranks(r.ranks),
+    return absl::StrCat("formed epoch=", r.epoch.value, " ranks=", Ranks(RanksOf(r)),
                         " master=", r.master_address, ":", r.master_port,
                         " resume=", r.resume_step.value, ": ", r.reason);
+  }
+  std::string operator()(const EpochStarted& r) const {
+    return absl::StrCat("started epoch=", r.epoch.value);
+  }
+  std::string operator()(const EpochReplaced& r) const {
+    return absl::StrCat("replaced epoch=", r.epoch.value, " last_step=", r.last_step.value, ": ",
+                        r.reason);
+  }
+  std::string operator()(const NodeDrained& r) const {
+    return absl::StrCat(r.drained ? "drained " : "undrained ", r.node);
   }
   std::string operator()(const EpochCondemned& r) const {
     return absl::StrCat("condemned epoch=", r.epoch.value, " class=\"",
@@ -88,6 +98,15 @@ struct ActionPrinter {
   std::string operator()(const RequestCheckpoint& a) const {
     return absl::StrCat("checkpoint ", a.node, " epoch=", a.epoch.value,
                         a.then_stop ? " then_stop" : "");
+  }
+  std::string operator()(const ProbeAddress& a) const {
+    return absl::StrCat("probe ", a.node, " ",
+                        absl::StrJoin(a.targets, ",", [](std::string* out, const auto& target) {
+                          absl::StrAppend(out, target.address, ":", target.port);
+                        }));
+  }
+  std::string operator()(const RefuseNode& a) const {
+    return absl::StrCat("refuse ", a.node, " incarnation=", a.incarnation.value, ": ", a.reason);
   }
   std::string operator()(const FindCheckpoints&) const { return "find_checkpoints"; }
   std::string operator()(const ReleaseNode& a) const { return absl::StrCat("release ", a.node); }

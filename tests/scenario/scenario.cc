@@ -107,7 +107,7 @@ class Player {
       lines_.push_back(absl::StrCat("error: no such command: ", command.verb));
     }
     if (coordinator_) {
-      const JobView view = coordinator_->View();
+      const JobView view = coordinator_->View(now_);
       lines_.push_back(
           absl::StrCat("state ", JobPhaseName(view.phase), ": ", view.explain,
                        coordinator_->dropped_messages() > 0
@@ -207,7 +207,7 @@ class Player {
   }
 
   Epoch EpochOf(const Command& c) const {
-    return Epoch(c.Number("epoch", coordinator_->View().epoch.value));
+    return Epoch(c.Number("epoch", coordinator_->epoch().value));
   }
 
   std::optional<Event> MakeEvent(const Command& c) const {
@@ -277,7 +277,7 @@ class Player {
     NodeJoined joined;
     joined.node = c.Word(0);
     joined.incarnation = Incarnation(c.Number("incarnation", 1));
-    joined.address = c.Text("address", "127.0.0.1");
+    joined.addresses = {{"", c.Text("address", "127.0.0.1")}};
     joined.cores = c.Int("cores", 8);
     joined.slots = c.Int("slots", 8);
     joined.reserved_port = c.Int("port", 29500);

@@ -44,7 +44,7 @@ class JournalTest : public testing::Test {
     EXPECT_TRUE(journal.ok()) << journal.status();
     sizes.push_back(Contents().size());
     const std::vector<std::vector<JournalRecord>> batches = {
-        {TermStarted{Term(1)}, EpochFormed{Epoch(0), {{0, 0, "n1", "a"}}, "a", 1, "why", 2}},
+        {TermStarted{Term(1)}, EpochFormed{Epoch(0), {{"n1", "m", "a", 0, 1}}, "a", 1, "why", 2}},
         {CommitGranted{Epoch(0), Step(10)}},
         {Stopping{"Ctrl-C", false}}};
     for (const auto& batch : batches) {
@@ -63,7 +63,7 @@ TEST_F(JournalTest, RemembersWhatWasAppended) {
   auto journal = Journal::Open(path_);
   ASSERT_TRUE(journal.ok()) << journal.status();
   ASSERT_EQ(journal->records().size(), 4u);
-  EXPECT_EQ(std::get<EpochFormed>(journal->records()[1]).ranks.at(0).node, "n1");
+  EXPECT_EQ(std::get<EpochFormed>(journal->records()[1]).nodes.at(0).node, "n1");
   EXPECT_EQ(std::get<Stopping>(journal->records()[3]).reason, "Ctrl-C");
   EXPECT_EQ(journal->cut(), 0u);
 }

@@ -27,7 +27,7 @@ JobSpec Spec() {
 EpochFormed Formed(int number, double at, Step resume) {
   EpochFormed formed;
   formed.epoch = Epoch(number);
-  formed.ranks = {{0, 0, "n1", ""}, {1, 1, "n1", ""}};
+  formed.nodes = {{"n1", "", "", 0, 2}};
   formed.reason = "the job was submitted";
   formed.wall_ns = Wall(at);
   formed.resume_step = resume;

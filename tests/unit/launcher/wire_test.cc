@@ -46,7 +46,7 @@ TEST(Wire, RefusesASpecificationAndNamesTheField) {
       {"log_folder", [](JobSpec& s) { s.log_folder = "logs"; }},
       {"job_id", [](JobSpec& s) { s.job_id = "../up"; }},
       {"job_id", [](JobSpec& s) { s.job_id = std::string(41, 'a'); }},
-      {"workers_per_node", [](JobSpec& s) { s.workers_per_node = 0; }},
+      {"workers_per_node", [](JobSpec& s) { s.workers_per_node = -1; }},
       {"workers_per_node", [](JobSpec& s) { s.workers_per_node = 1'000'000; }},
       {"min_nodes", [](JobSpec& s) { s.min_nodes = -1; }},
       {"max_nodes", [](JobSpec& s) { s.max_nodes = 0; }},

@@ -82,9 +82,9 @@ class World {
   }
 
   void FinishWorkers() { finishing_ = true; }
-  JobPhase phase() const { return coordinator_->View().phase; }
-  std::string Explain() const { return coordinator_->Explain(); }
-  int epochs() const { return static_cast<int>(coordinator_->View().epoch.value) + 1; }
+  JobPhase phase() const { return coordinator_->View(now_).phase; }
+  std::string Explain() const { return coordinator_->Explain(now_); }
+  int epochs() const { return static_cast<int>(coordinator_->View(now_).epoch.value) + 1; }
   bool AnyRunning() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n.HasRunning(); });
   }
@@ -220,7 +220,7 @@ class World {
     NodeJoined joined;
     joined.node = node.name;
     joined.incarnation = Incarnation(node.incarnation);
-    joined.address = node.name;
+    joined.addresses = {{"eth0", node.name}};
     joined.slots = kWorkers;
     joined.reserved_port = node.port;
     joined.term = node.term;
@@ -279,7 +279,7 @@ class World {
           << "rank " << rank << " of epoch " << epoch.value << " was started on " << it->second
           << " and " << node;
     }
-    EXPECT_FALSE(coordinator_->Explain().empty());
+    EXPECT_FALSE(coordinator_->Explain(now_).empty());
   }
 
   JobSpec spec_;

@@ -22,9 +22,17 @@ Failure AFailure() {
 // One of each, every field different from its default.
 std::vector<JournalRecord> OneOfEach() {
   return {TermStarted{Term(7)},
-          EpochFormed{
-              Epoch(1), {{0, 0, "n1", "a"}, {1, 1, "n1", "a"}}, "a", 29500, "why", 33, Step(44)},
+          EpochFormed{Epoch(1),
+                      {{"n1", "m1", "a", 0, 2}, {"n2", "m2", "b", 2, 1}},
+                      "a",
+                      29500,
+                      "why",
+                      33,
+                      Step(44)},
+          EpochStarted{Epoch(1)},
           EpochCondemned{Epoch(1), AFailure(), 55, Step(66)},
+          EpochReplaced{Epoch(1), "why", 55, Step(66)},
+          NodeDrained{"n1", true, 77},
           CommitGranted{Epoch(1), Step(77)},
           CheckpointCommitted{Epoch(1), Step(77)},
           CheckpointDropped{Step(10), true, "damaged"},

@@ -20,10 +20,7 @@ using testing::StartsWith;
 EpochFormed TwoNodes() {
   EpochFormed epoch;
   epoch.epoch = Epoch(3);
-  epoch.ranks = {{0, 0, "n1", "10.0.0.1"},
-                 {1, 1, "n1", "10.0.0.1"},
-                 {2, 0, "n2", "10.0.0.2"},
-                 {3, 1, "n2", "10.0.0.2"}};
+  epoch.nodes = {{"n1", "m1", "10.0.0.1", 0, 2}, {"n2", "m2", "10.0.0.2", 2, 2}};
   epoch.master_address = "10.0.0.1";
   epoch.master_port = 29500;
   return epoch;
@@ -152,9 +149,9 @@ TEST(WorkerEnv, TensorFlowSeesEveryWorkerAndItself) {
 
 TEST(WorkerEnv, NoVariableOutgrowsWhatTheKernelTakes) {
   EpochFormed epoch = TwoNodes();
-  epoch.ranks.clear();
+  epoch.nodes.clear();
   for (int rank = 0; rank < 5000; ++rank) {
-    epoch.ranks.push_back({rank, 0, absl::StrCat("n", rank), "255.255.255.255"});
+    epoch.nodes.push_back({absl::StrCat("n", rank), "", "255.255.255.255", rank, 1});
   }
   const StartWorkers start = PlanWorkers(Spec(), epoch, "n7", 8);
   for (const std::string& entry : start.workers[0].env) EXPECT_LT(entry.size(), 131072u);
