@@ -272,6 +272,9 @@ void Driver::OnMessage(const std::string& node, Incarnation incarnation,
     return OutputCame();
   }
   if (message.has_exchange()) return Publish(node, {message.exchange()});
+  if (message.has_lease() && message.lease().request_id() == 0) {
+    return Do(AnswerLease{node, 0, true, Duration(0)});
+  }
   if (message.has_metric()) {
     report_.Metric(message.metric().name(), message.metric().value());
     v1::JobUpdate update;

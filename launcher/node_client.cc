@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "absl/strings/str_cat.h"
 #include "launcher/wire.h"
 #include "proto/node.grpc.pb.h"
 #include "runtime/base/status.h"
@@ -21,7 +22,14 @@ struct NodeClient::Channel {
     const auto stub = v1::NodeService::NewStub(dialled.channel);
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + timeout);
-    return FromGrpc(((*stub).*method)(&context, request, response));
+    absl::Status status = FromGrpc(((*stub).*method)(&context, request, response));
+    if (!absl::IsDeadlineExceeded(status)) return status;
+    return absl::DeadlineExceededError(
+        absl::StrCat("process ", dialled.pid, ", the daemon at ", socket_path,
+                     ", has not answered for ", ToSeconds(timeout),
+                     " s: it hangs or is stopped, or the machine or the disk is overloaded; "
+                     "end it with kill -9 ",
+                     dialled.pid, " (its jobs live on) and try again"));
   }
 };
 

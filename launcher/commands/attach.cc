@@ -21,6 +21,10 @@ namespace {
 constexpr int kMostDaemonDeaths = 5;
 // Longer than a coordinator needs to deliver the last output and its last words.
 constexpr Duration kLookEvery = seconds(6);
+// A person wonders what we wait for.
+constexpr Duration kSilence = seconds(5);
+// Longer than the daemon needs to replace a coordinator that hangs, with the default lease.
+constexpr Duration kStopPatience = seconds(20);
 
 bool IsIgnored(int signo) {
   struct sigaction action {};
@@ -45,6 +49,12 @@ int Attachment::Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon)
   daemon_ = std::move(daemon);
   WatchDaemon();
   loop_.After(kLookEvery, [this] { LookForTheEnd(); });
+  loop_.After(kSilence, [this] {
+    if (heard_) return;
+    display_.Say(absl::StrCat("the coordinator of job ", job_id_, " has not answered for ",
+                              ToSeconds(kSilence), " s; still waiting"),
+                 Announce::Level::kWarning);
+  });
   WatchOptions options;
   options.output = true;
   options.owner = true;
@@ -81,9 +91,9 @@ void Attachment::AskStop(bool now) {
                  ? "Ctrl-C"
                  : absl::StrCat("SIG", sigabbrev_np(stop_signal_), " to the front end");
   order.now = now;
-  // A coordinator that hangs must not keep us from showing output and from hearing the next signal.
+  // One that hangs is replaced, and must not keep us from showing output and hearing signals.
   std::thread([this, &loop = loop_, socket = job_socket_, order] {
-    const absl::Status asked = JobClient(socket).Stop(order);
+    const absl::Status asked = JobClient(socket).Stop(order, kStopPatience);
     loop.Post([this, asked] {
       if (asked.ok() || ended_.has_value()) return;
       display_.Say(absl::StrCat("cannot ask the job to stop: ", asked.message()),
@@ -93,6 +103,7 @@ void Attachment::AskStop(bool now) {
 }
 
 void Attachment::OnUpdate(const JobUpdate& update) {
+  heard_ = true;
   seems_over_ = false;
   display_.Show(update, Now());
   if (const auto* end = std::get_if<JobEnded>(&update)) {

@@ -42,6 +42,7 @@ class Attachment {
   std::string job_socket_;
   std::optional<PrivateDaemon> daemon_;
   int daemon_deaths_ = 0;
+  bool heard_ = false;  // of the coordinator
   bool seems_over_ = false;
   int stop_signal_ = 0;  // the first one
   int stops_asked_ = 0;

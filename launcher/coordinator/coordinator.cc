@@ -358,13 +358,21 @@ void CoordinatorState::StopForOrphans() {
   Stop({std::move(reason), false, false});
 }
 
+std::string CoordinatorState::WhyLost(const Node& node) const {
+  if (!node.connected) {
+    return absl::StrCat("not connected (", node.left_reason, ") until its lease ended");
+  }
+  const auto* draining = std::get_if<Draining>(&phase_);
+  if (draining && now_ >= draining->patience) return "its workers do not end";
+  return absl::StrCat("not heard from for ", (now_ - node.answered) / seconds(1),
+                      " s (its traind or its shim hangs, or the link is cut)");
+}
+
 void CoordinatorState::On(const DeadlineReached&) {
   if (In<Ended>()) return;
   for (const std::string& name : members_.EndLeases(now_)) {
     const Node& node = *members_.Find(name);
-    const std::string why = node.connected ? "its shim stopped asking for its lease"
-                                           : absl::StrCat("not connected (", node.left_reason,
-                                                          ") until its lease ended");
+    const std::string why = WhyLost(node);
     StopOn(node, Duration(0));
     if (Live()) {
       Condemn(JudgeLostNode(CurrentEpochNumber(), name, why));

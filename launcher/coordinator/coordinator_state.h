@@ -106,6 +106,7 @@ class CoordinatorState {
   void TakeExit(const std::string& node, int rank, const WorkerExit& exit);
   void FoundDamaged(trainctl::Step step);
   void StopForOrphans();
+  std::string WhyLost(const Node& node) const;
 
   // phases.cc
   void BecomeForming(std::string reason, Duration delay);

@@ -45,6 +45,12 @@ void CoordinatorProcess::Kill() {
   ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0u);
 }
 
+void CoordinatorProcess::Replace() {
+  if (!pidfd_.valid()) return;
+  hung_ = true;
+  ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0u);
+}
+
 void CoordinatorProcess::StopWatchingReady() {
   if (!ready_.valid()) return;
   loop_->Unwatch(ready_.get());
@@ -123,7 +129,8 @@ void CoordinatorProcess::Died() {
                             : info.si_code == CLD_EXITED
                                 ? absl::StrCat("ended with status ", info.si_status)
                                 : absl::StrCat("was killed by signal ", info.si_status);
-  quick_deaths_ = Now() - started_ < kQuick ? quick_deaths_ + 1 : 1;
+  const bool hung = std::exchange(hung_, false);
+  quick_deaths_ = !hung && Now() - started_ < kQuick ? quick_deaths_ + 1 : 1;
   LogWarning("the coordinator of job ", job_id_, " ", death, "; starting it from its journal");
   if (quick_deaths_ > kMaxQuickDeaths) {
     return callbacks_.on_failed(absl::InternalError(absl::StrCat(

@@ -34,6 +34,8 @@ class CoordinatorProcess {
   void Begin();
   // Ends it without a trace of its own: on_over follows. For a job that never began.
   void Kill();
+  // Ends one that hangs; another one is started from the journal as soon as it is gone.
+  void Replace();
 
  private:
   bool Adopt();
@@ -52,6 +54,7 @@ class CoordinatorProcess {
   Fd ready_;
   bool ours_ = false;
   bool killed_ = false;
+  bool hung_ = false;
   absl::Status refused_;  // what it said when it could not start
   Instant started_;
   int quick_deaths_ = 0;

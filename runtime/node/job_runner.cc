@@ -1,5 +1,6 @@
 #include "runtime/node/job_runner.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -12,6 +13,12 @@ namespace {
 
 // A shim that cannot live must not be started for ever.
 constexpr int kMaxShimDeaths = 20;
+
+v1::NodeMessage LeaseMessage(uint64_t request_id) {
+  v1::NodeMessage message;
+  message.mutable_lease()->set_request_id(request_id);
+  return message;
+}
 
 }  // namespace
 
@@ -38,9 +45,12 @@ JobRunner::JobRunner(Loop* loop, NodeFacts facts, Job job, Callbacks callbacks)
                       TellListening(why);
                       EndJob("the job has no coordinator");
                     }}),
-      join_(
-          loop, JobSocket(job_.job_id),
-          {[this] { return Opening(); }, [this](const v1::NodeOrder& order) { OnOrder(order); }}) {}
+      pulse_(job_.lease),
+      join_(loop, JobSocket(job_.job_id),
+            {[this] { return Opening(); }, [this](const v1::NodeOrder& order) { OnOrder(order); },
+             [this] { pulse_.Lost(); }}) {}
+
+JobRunner::~JobRunner() { loop_->Cancel(pulse_timer_); }
 
 std::string JobRunner::job_socket() const { return JobSocket(job_.job_id); }
 
@@ -70,14 +80,41 @@ void JobRunner::JoinIfReady() {
   if (listening_ && shim_known_ && !ending_) join_.Open();
 }
 
-std::vector<v1::NodeMessage> JobRunner::Opening() const {
+std::vector<v1::NodeMessage> JobRunner::Opening() {
   std::vector<v1::NodeMessage> messages = {StateMessage(facts_, job_.slots, state_)};
   for (const frame::Frame& frame : state_.Retold()) {
     if (std::optional<v1::NodeMessage> message = ToMessage(frame)) {
       messages.push_back(*std::move(message));
     }
   }
+  // A lease counts from when the shim asked, so a late answer is worth having.
+  messages.push_back(LeaseMessage(lease_request_));
+  Asked();
   return messages;
+}
+
+void JobRunner::Asked() {
+  pulse_.Asked(Now(), !state_.state().gone);
+  ArmPulse();
+}
+
+void JobRunner::ArmPulse() {
+  loop_->Cancel(pulse_timer_);
+  const Instant next = std::min(pulse_.hangs_at(), pulse_.ask_at());
+  if (next != kNever) pulse_timer_ = loop_->At(next, [this] { CheckPulse(); });
+}
+
+void JobRunner::CheckPulse() {
+  if (pulse_.hangs_at() <= Now()) {
+    LogWarning("the coordinator of job ", job_.job_id, " does not answer; it is replaced");
+    pulse_.Ended();
+    return coordinator_.Replace();
+  }
+  if (pulse_.ask_at() <= Now()) {
+    join_.Send(LeaseMessage(0));
+    return Asked();
+  }
+  ArmPulse();
 }
 
 void JobRunner::OnShimFrame(frame::Frame frame) {
@@ -90,10 +127,19 @@ void JobRunner::OnShimFrame(frame::Frame frame) {
     return JoinIfReady();
   }
   state_.Apply(frame);
+  if (const auto* request = std::get_if<frame::LeaseRequest>(&frame)) {
+    lease_request_ = request->request_id;
+    if (join_.open()) Asked();
+  }
   if (std::optional<v1::NodeMessage> message = ToMessage(frame)) join_.Send(*std::move(message));
 }
 
 void JobRunner::OnOrder(const v1::NodeOrder& order) {
+  pulse_.Heard();
+  if (order.has_lease()) {
+    if (order.lease().request_id() == 0) return;
+    if (order.lease().request_id() == lease_request_) lease_request_ = 0;
+  }
   if (order.has_release()) {
     released_ = true;
     // The coordinator ends when we hang up. Not now: the stream is calling us.
@@ -107,6 +153,7 @@ void JobRunner::OnShimDead(absl::string_view reason) {
   if (released_) return;
   LogWarning("the shim of job ", job_.job_id, " ended (", reason, "); its workers are lost");
   shim_known_ = false;
+  lease_request_ = 0;
   state_.ShimDied(Now().ns);
   join_.Close();
   // Without a shim the node does not join again, and the coordinator judges that it is lost.

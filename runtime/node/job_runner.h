@@ -3,6 +3,7 @@
 #ifndef TRAINCTL_RUNTIME_NODE_JOB_RUNNER_H_
 #define TRAINCTL_RUNTIME_NODE_JOB_RUNNER_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "runtime/node/coordinator_process.h"
 #include "runtime/node/join_stream.h"
 #include "runtime/node/node_state.h"
+#include "runtime/node/pulse.h"
 #include "runtime/node/shim_link.h"
 #include "runtime/node/wire.h"
 
@@ -36,6 +38,7 @@ class JobRunner {
     std::function<void()> on_over;
   };
   JobRunner(Loop* loop, NodeFacts facts, Job job, Callbacks callbacks);
+  ~JobRunner();
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
@@ -53,7 +56,10 @@ class JobRunner {
   void JoinIfReady();
   void EndJob(absl::string_view reason);
   void Over();
-  std::vector<v1::NodeMessage> Opening() const;
+  std::vector<v1::NodeMessage> Opening();
+  void Asked();
+  void ArmPulse();
+  void CheckPulse();
 
   Loop* loop_;
   const NodeFacts facts_;
@@ -62,8 +68,11 @@ class JobRunner {
   NodeState state_;
   ShimLink shim_;
   CoordinatorProcess coordinator_;
+  Pulse pulse_;
   JoinStream join_;
-  bool shim_known_ = false;  // its state was told since it was started
+  Loop::TimerId pulse_timer_{};
+  uint64_t lease_request_ = 0;  // the newest of the shim that was not answered; 0: none
+  bool shim_known_ = false;     // its state was told since it was started
   bool listening_ = false;
   bool told_ = false;
   bool released_ = false;  // by the coordinator: the shim may end

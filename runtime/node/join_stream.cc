@@ -27,6 +27,7 @@ void JoinStream::Close() {
   stream->on_message = nullptr;
   stream->on_closed = nullptr;
   stream->Cancel();
+  callbacks_.on_lost();
 }
 
 void JoinStream::Open() {
@@ -46,6 +47,7 @@ void JoinStream::Dial() {
   };
   stream_->on_closed = [this](const absl::Status& status) {
     stream_ = nullptr;
+    callbacks_.on_lost();
     Lost(status);
   };
   // The call keeps the channel alive; the stub is needed to start it only.

@@ -22,6 +22,7 @@ class JoinStream {
     // What to send first on a new stream: the node's full state, and what is told again.
     std::function<std::vector<v1::NodeMessage>()> opening;
     std::function<void(const v1::NodeOrder& order)> on_order;
+    std::function<void()> on_lost;  // the stream ended, by us too
   };
   JoinStream(Loop* loop, std::string socket, Callbacks callbacks);
   ~JoinStream();
@@ -31,6 +32,7 @@ class JoinStream {
   // Dials now unless a stream lives, and again after every loss, until Close.
   void Open();
   void Close();
+  bool open() const { return stream_ != nullptr; }
   // Dropped while there is no stream: the next one starts with the full state.
   void Send(v1::NodeMessage message);
 

@@ -110,6 +110,25 @@ def nohup_survives_the_hangup(s):
     assert process.returncode == 0, err
 
 
+def hanging_coordinator_does_not_keep_the_front_end_from_leaving(s):
+    process = started(s, OBEYS, "--orphan-timeout", "200ms")
+    coordinator = [p for p, c in sandbox.processes_with(s.mark).items() if b"/train-coordinator " in c]
+    assert len(coordinator) == 1, coordinator
+    os.kill(coordinator[0], signal.SIGSTOP)
+    try:
+        for said in ("once more", "killing the workers", "leaving"):
+            process.send_signal(signal.SIGINT)
+            seen = ""
+            while said not in seen:
+                seen = process.stderr.readline()
+                assert seen and "cannot ask" not in seen, seen
+        end(process)
+        assert process.returncode == 128 + signal.SIGINT
+    finally:
+        os.kill(coordinator[0], signal.SIGCONT)
+    wait_until(s.outcome, "the job, which nobody watches, ends")
+
+
 def front_end_that_reads_nothing_over_the_end_of_the_job_still_gets_everything(s):
     """A pager, or Ctrl-Z. More than all buffers on the way hold, and a last line that they do hold."""
     jobs = {}

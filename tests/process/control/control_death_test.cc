@@ -58,6 +58,47 @@ TEST_F(ControlDeath, ACoordinatorThatIsKilledComesBackAndTrainingGoesOn) {
   EXPECT_TRUE(AwaitDaemonEnd());
 }
 
+TEST_F(ControlDeath, ACoordinatorThatHangsIsReplacedBeforeTheLeaseEnds) {
+  ASSERT_TRUE(StartDaemon().ok());
+  JobSpec spec = Spec(kWorker);
+  spec.lease = seconds(5);
+  const StartedJob job = Submit(spec);
+  FrontEnd front(job.job_socket, {.output = true, .owner = true});
+  const pid_t first = Worker(0, 0);
+  const pid_t second = Worker(0, 1);
+  const pid_t coordinator = ProcessOf("train-coordinator");
+  ASSERT_EQ(::kill(coordinator, SIGSTOP), 0);
+  const absl::Status asked = JobClient(job.job_socket).Describe(milliseconds(100)).status();
+  EXPECT_EQ(asked.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(asked.message()),
+              HasSubstr(absl::StrCat("process ", coordinator, ", the coordinator")));
+  front.Await([&](FrontEnd& f) { return f.State().view.term == Term(2); }, "the second term");
+  EXPECT_FALSE(Alive(coordinator));
+  Go();
+  const auto ended = front.AwaitEnd();
+  ASSERT_TRUE(ended.has_value()) << front.end_status();
+  EXPECT_EQ(ended->outcome, "succeeded") << ended->reason;
+  EXPECT_EQ(front.Output(0), "epoch 0\nlast\n") << "training stopped";
+  EXPECT_FALSE(Alive(first) || Alive(second));
+  EXPECT_TRUE(AwaitDaemonEnd());
+}
+
+TEST_F(ControlDeath, ACoordinatorThatHangsWhileNoWorkerRunsIsReplaced) {
+  ASSERT_TRUE(StartDaemon().ok());
+  JobSpec spec = Spec("true");
+  spec.lease = seconds(1);
+  spec.min_nodes = spec.max_nodes = 2;  // so that it waits
+  const StartedJob job = Submit(spec);
+  FrontEnd front(job.job_socket, {.output = false, .owner = true});
+  front.Await([](FrontEnd& f) { return f.State().coordinator_pid != 0; }, "an answer");
+  const int coordinator = front.State().coordinator_pid;
+  ASSERT_EQ(::kill(coordinator, SIGSTOP), 0);
+  front.Await([&](FrontEnd& f) { return f.State().coordinator_pid != coordinator; }, "another");
+  EXPECT_TRUE(JobClient(job.job_socket).Stop({"the test", false, true}).ok());
+  ASSERT_TRUE(front.AwaitEnd().has_value());
+  EXPECT_TRUE(AwaitDaemonEnd());
+}
+
 TEST_F(ControlDeath, WhatHappenedWhileThereWasNoCoordinatorIsTold) {
   ASSERT_TRUE(StartDaemon().ok());
   JobSpec spec = Spec(kWorker);
