@@ -6,6 +6,7 @@
 
 #include "runtime/base/fd.h"
 #include "runtime/base/status.h"
+#include "runtime/rpc/poller.h"
 #include "runtime/rpc/unix_listener.h"
 
 namespace trainctl {
@@ -16,9 +17,12 @@ absl::StatusOr<DialledChannel> DialUnix(const std::string& path) {
   ucred peer{};
   socklen_t size = sizeof(peer);
   ::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  EnsureGrpcPoller();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamWindowBytes);
   return DialledChannel{
       grpc::CreateCustomInsecureChannelFromFd("localhost", fd.Release(), arguments), peer.pid};
 }

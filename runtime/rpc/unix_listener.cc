@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/rpc/poller.h"
 
 namespace trainctl {
 namespace {
@@ -23,6 +24,8 @@ void Configure(grpc::ServerBuilder& builder) {
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 256);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 << 10);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamWindowBytes);
   grpc::ResourceQuota quota("unix");
   quota.Resize(256u << 20);
   quota.SetMaxThreads(4);
@@ -57,6 +60,7 @@ UnixListener::UnixListener(Loop* loop, std::string path, Admit admit)
 absl::StatusOr<std::unique_ptr<UnixListener>> UnixListener::Listen(
     Loop* loop, const std::string& path, const std::vector<grpc::Service*>& services, Admit admit) {
   std::unique_ptr<UnixListener> listener(new UnixListener(loop, path, std::move(admit)));
+  EnsureGrpcPoller();
   grpc::ServerBuilder builder;
   Configure(builder);
   for (grpc::Service* service : services) builder.RegisterService(service);

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kMaxPeers = 64 + 4 * kMaxSlots;
 constexpr size_t kBulkInFlight = 256 * 1024;
-constexpr Duration kProgressPause = milliseconds(200);
+constexpr Duration kLongestProgressPause = seconds(1);
 constexpr Duration kFlushPatience = milliseconds(500);
 constexpr Duration kShortestAbandonment = seconds(10);
 
@@ -224,10 +224,11 @@ void Supervisor::Pump() {
   }
 }
 
-void Supervisor::SendProgress() {
-  if (daemon_ == nullptr || workers_ == nullptr) return;
+bool Supervisor::SendProgress() {
+  if (daemon_ == nullptr || workers_ == nullptr) return false;
   // A daemon that does not keep up gets fewer of them, each still the newest.
-  if (daemon_->connection->queued_control() > kBulkInFlight) return;
+  if (daemon_->connection->queued_control() > kBulkInFlight) return false;
+  bool moved = false;
   last_progress_.resize(workers_->size());
   for (size_t i = 0; i < std::min(workers_->size(), kept_.pages.pages.size()); ++i) {
     const WorkerPage& page = *kept_.pages.pages[i].get();
@@ -245,16 +246,17 @@ void Supervisor::SendProgress() {
     const bool never_written = now.phase == 0 && now.step == 0;
     if (never_written || SameProgress(now, last_progress_[i])) continue;
     last_progress_[i] = now;
+    moved = true;
     SendToDaemon(now);
   }
+  return moved;
 }
 
-void Supervisor::ArmProgress() {
+void Supervisor::ArmProgress(Duration pause) {
   loop_.Cancel(progress_timer_);
   if (daemon_ == nullptr || !EpochIsLive()) return;
-  progress_timer_ = loop_.After(kProgressPause, [this] {
-    SendProgress();
-    ArmProgress();
+  progress_timer_ = loop_.After(pause, [this, pause] {
+    ArmProgress(SendProgress() ? kProgressPause : std::min(2 * pause, kLongestProgressPause));
   });
 }
 

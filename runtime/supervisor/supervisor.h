@@ -78,8 +78,10 @@ class Supervisor {
   void SendLeaseRequest();
   void TellKeeper();
   void Pump();
-  void SendProgress();
-  void ArmProgress();
+  bool SendProgress();  // false: nothing has moved since the last
+  // Pages that move are read this often; pages that do not, ever less often.
+  static constexpr Duration kProgressPause = milliseconds(200);
+  void ArmProgress(Duration pause = kProgressPause);
   void AddNote(int32_t rank, std::string text);
   bool EpochIsLive() const { return workers_ != nullptr && !workers_->gone(); }
 

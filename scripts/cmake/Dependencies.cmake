@@ -47,6 +47,10 @@ else()
     absl::time absl::flat_hash_map absl::any_invocable absl::cord Threads::Threads)
   target_link_libraries(trainctl_protobuf INTERFACE protobuf::libprotobuf)
   target_link_libraries(trainctl_grpc INTERFACE gRPC::grpc++)
+  set(TRAINCTL_GRPC_SHARED ON)
+  # gRPC's package sets it for whoever links gRPC; a precompiled header serves only sources that are
+  # compiled with the same flags.
+  target_compile_options(trainctl_options INTERFACE -pthread)
 endif()
 
 # CUDA is used when a toolkit is found and never required.
