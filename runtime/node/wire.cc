@@ -225,6 +225,7 @@ std::optional<frame::Frame> ToFrame(const v1::NodeOrder& order) {
                                order.output_from().offset(), order.output_from().limit()};
     case v1::NodeOrder::kRelease:
       return frame::Release{};
+    case v1::NodeOrder::kProbe:  // not the shim's
     case v1::NodeOrder::ORDER_NOT_SET:
       return std::nullopt;
   }
