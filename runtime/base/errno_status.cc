@@ -13,6 +13,7 @@ absl::StatusCode CodeOf(int error) {
     case ENOENT:
       return absl::StatusCode::kNotFound;
     case EEXIST:
+    case EADDRINUSE:
       return absl::StatusCode::kAlreadyExists;
     case EACCES:
     case EPERM:

@@ -1,4 +1,5 @@
-// Dialling a unix socket.
+// Dialling a service. Each dial is one connection, made for this channel alone: when it breaks,
+// every call on it answers UNAVAILABLE, and dialling again is the owner's decision.
 #ifndef TRAINCTL_RUNTIME_RPC_CHANNEL_H_
 #define TRAINCTL_RUNTIME_RPC_CHANNEL_H_
 
@@ -8,17 +9,35 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/network.h"
+#include "runtime/security/authority.h"
 
 namespace trainctl {
 
 struct DialledChannel {
   std::shared_ptr<grpc::Channel> channel;
-  int pid = 0;  // of the process that listens, at the time it began to
+  int pid = 0;  // of the process that listens, at the time it began to; 0: on another machine
 };
 
-// A channel on one connection, made here and now: UNAVAILABLE if nobody listens at `path`. When
-// the connection breaks, every call on it answers UNAVAILABLE for good; dialling again is the
-// owner's decision. Thread-safe.
+// Where a service listens: a unix socket of this machine, or a TCP endpoint and who we are there.
+struct ServiceAddress {
+  std::string path;
+  Endpoint endpoint;
+  TlsIdentity identity;
+  std::string node;  // whom we expect to find there; empty: any node of ours
+
+  static ServiceAddress Unix(std::string path) { return {std::move(path), {}, {}, ""}; }
+  std::string ToString() const { return path.empty() ? endpoint.ToString() : path; }
+};
+
+// Thread-safe. A unix socket is connected here and now: UNAVAILABLE if nobody listens. A TCP
+// connection is made by the first call on the channel, which answers UNAVAILABLE if that fails;
+// names are looked up on gRPC's threads.
+absl::StatusOr<DialledChannel> Dial(const ServiceAddress& address);
+// What a failed call on a channel means. UNAUTHENTICATED or PERMISSION_DENIED: the two sides do not
+// believe each other, and the message says how to mend it; trying again is of no use. Anything else
+// stays as it is.
+absl::Status ExplainCall(const ServiceAddress& address, const absl::Status& status);
 absl::StatusOr<DialledChannel> DialUnix(const std::string& path);
 
 }  // namespace trainctl

@@ -1,7 +1,6 @@
 #include "runtime/rpc/unix_listener.h"
 
 #include <grpcpp/generic/async_generic_service.h>
-#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
 #include <sys/epoll.h>
@@ -14,26 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/rpc/poller.h"
+#include "runtime/rpc/limits.h"
 
 namespace trainctl {
-namespace {
-
-void Configure(grpc::ServerBuilder& builder) {
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  builder.SetMaxSendMessageSize(kMaxMessageBytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 256);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 << 10);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamWindowBytes);
-  grpc::ResourceQuota quota("unix");
-  quota.Resize(256u << 20);
-  quota.SetMaxThreads(4);
-  builder.SetResourceQuota(quota);
-}
-
-}  // namespace
-
 class UnixListener::RefuseAll : public grpc::CallbackGenericService {
  private:
   class Refusal : public grpc::ServerGenericBidiReactor {
@@ -60,9 +42,8 @@ UnixListener::UnixListener(Loop* loop, std::string path, Admit admit)
 absl::StatusOr<std::unique_ptr<UnixListener>> UnixListener::Listen(
     Loop* loop, const std::string& path, const std::vector<grpc::Service*>& services, Admit admit) {
   std::unique_ptr<UnixListener> listener(new UnixListener(loop, path, std::move(admit)));
-  EnsureGrpcPoller();
   grpc::ServerBuilder builder;
-  Configure(builder);
+  SetLimits(builder);
   for (grpc::Service* service : services) builder.RegisterService(service);
   listener->server_ = builder.BuildAndStart();
   if (listener->server_ == nullptr) {
@@ -93,7 +74,7 @@ grpc::Server* UnixListener::RefusingServer() {
   if (refusing_server_ == nullptr) {
     refuse_all_ = std::make_unique<RefuseAll>();
     grpc::ServerBuilder builder;
-    Configure(builder);
+    SetLimits(builder);
     builder.RegisterCallbackGenericService(refuse_all_.get());
     refusing_server_ = builder.BuildAndStart();
   }

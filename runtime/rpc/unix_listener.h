@@ -16,11 +16,6 @@
 
 namespace trainctl {
 
-inline constexpr int kMaxMessageBytes = 16 << 20;
-// Fixed on both sides: between processes of one machine there is no delay to measure, and gRPC's
-// probes for it answer each message with four more frames.
-inline constexpr int kStreamWindowBytes = 1 << 20;
-
 // Takes the caller's identity from the kernel when it connects and decides there, once for every
 // call of the connection: those let in reach `services`, all others a second server on which every
 // call, known or not, answers PERMISSION_DENIED. So no service needs to ask who calls.

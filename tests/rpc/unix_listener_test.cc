@@ -18,6 +18,7 @@
 #include "proto/job.grpc.pb.h"
 #include "proto/node.grpc.pb.h"
 #include "runtime/rpc/channel.h"
+#include "runtime/rpc/limits.h"
 #include "runtime/rpc/reply.h"
 
 namespace trainctl {
