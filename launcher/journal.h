@@ -1,8 +1,5 @@
 // The coordinator's memory on disk: one append-only file per job, locked by the one coordinator
-// that may exist.
-//
-// Layout, little-endian: header = "TRNJRNL\n", u32 version, u32 zero; then frames = u32 length,
-// u64 XXH3-64 of (length, payload), payload = one record (journal_record.h).
+// that may exist. Its bytes: journal_format.h.
 #ifndef TRAINCTL_LAUNCHER_JOURNAL_H_
 #define TRAINCTL_LAUNCHER_JOURNAL_H_
 

@@ -1,6 +1,6 @@
 // What survives the coordinator. One record per decision that must not be taken twice.
 // Encoding: u8 type, then the fields in order with runtime/base/codec.h; the journal adds length
-// and checksum (launcher/journal.h).
+// and checksum (launcher/journal_format.h).
 #ifndef TRAINCTL_LAUNCHER_COORDINATOR_JOURNAL_RECORD_H_
 #define TRAINCTL_LAUNCHER_COORDINATOR_JOURNAL_RECORD_H_
 

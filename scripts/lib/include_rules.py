@@ -28,7 +28,7 @@ ALLOWED = {
 
 PURE = [
     r"launcher/coordinator/.*",
-    r"launcher/(hosts|output_flow|schedulers|store)\.(h|cc)",
+    r"launcher/(hosts|journal_format|output_flow|schedulers|store)\.(h|cc)",
     r"runtime/node/node_state\.(h|cc)",
     r"runtime/supervisor/slot\.(h|cc)",
     r"runtime/topology/transport_plan\.(h|cc)",
