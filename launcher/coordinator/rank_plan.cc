@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <list>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -10,6 +14,8 @@
 
 namespace trainctl {
 namespace {
+
+constexpr size_t kNamesShown = 8;
 
 absl::string_view TakeNumber(absl::string_view& text) {
   size_t n = 0;
@@ -20,17 +26,44 @@ absl::string_view TakeNumber(absl::string_view& text) {
   return digits;
 }
 
-// Places of the new world, each with the node that keeps it or nullptr.
-std::vector<const NodePlace*> KeepPlaces(const std::vector<NodePlace>& nodes,
-                                         const std::vector<std::string>& previous) {
-  std::vector<const NodePlace*> places(nodes.size(), nullptr);
-  for (size_t i = 0; i < std::min(places.size(), previous.size()); ++i) {
-    for (const NodePlace& node : nodes) {
-      if (node.name == previous[i]) places[i] = &node;
+absl::string_view TakeSwitch(absl::string_view& path) {
+  const absl::string_view name = path.substr(0, path.find('.'));
+  path.remove_prefix(std::min(path.size(), name.size() + 1));
+  return name;
+}
+
+// Nodes without a seat in the new world, in the order in which they are given one.
+class Homeless {
+ public:
+  explicit Homeless(std::vector<NodePlace> nodes) {
+    std::sort(nodes.begin(), nodes.end(), [](const NodePlace& a, const NodePlace& b) {
+      if ((a.seat < 0) != (b.seat < 0)) return b.seat < 0;
+      if (a.seat != b.seat) return a.seat < b.seat;
+      return PlacedBefore(a, b);
+    });
+    for (NodePlace& node : nodes) {
+      queue_.push_back(std::move(node));
+      by_workers_[queue_.back().workers].push_back(std::prev(queue_.end()));
     }
   }
-  return places;
-}
+
+  // The first one with so many workers, if there is one, else the first.
+  NodePlace Take(std::optional<int> workers) {
+    const auto fitting = by_workers_.find(workers.value_or(queue_.front().workers));
+    auto& same =
+        fitting == by_workers_.end() ? by_workers_.at(queue_.front().workers) : fitting->second;
+    const auto chosen = same.front();
+    same.pop_front();
+    if (same.empty()) by_workers_.erase(chosen->workers);
+    NodePlace node = std::move(*chosen);
+    queue_.erase(chosen);
+    return node;
+  }
+
+ private:
+  std::list<NodePlace> queue_;
+  std::map<int, std::list<std::list<NodePlace>::iterator>> by_workers_;
+};
 
 }  // namespace
 
@@ -51,56 +84,64 @@ bool NumericLess(absl::string_view a, absl::string_view b) {
   return whole_a < whole_b;  // "n1" and "n01" still need an order
 }
 
-std::vector<std::string> NodesOf(const std::vector<RankPlace>& ranks) {
-  std::vector<std::string> nodes;
-  for (const RankPlace& place : ranks) {
-    if (nodes.empty() || nodes.back() != place.node) nodes.push_back(place.node);
+bool TopologyLess(absl::string_view a, absl::string_view b) {
+  if (a.empty() || b.empty()) return !a.empty() && b.empty();
+  while (!a.empty() && !b.empty()) {
+    const absl::string_view switch_a = TakeSwitch(a);
+    const absl::string_view switch_b = TakeSwitch(b);
+    if (switch_a != switch_b) return NumericLess(switch_a, switch_b);
   }
-  return nodes;
+  return a.empty() && !b.empty();
 }
 
-RankPlan PlanRanks(const std::vector<NodePlace>& nodes, const std::vector<RankPlace>& previous,
-                   int workers_per_node) {
-  CHECK(!nodes.empty() && workers_per_node >= 1);
-  const std::vector<std::string> before = NodesOf(previous);
-  std::vector<const NodePlace*> places = KeepPlaces(nodes, before);
-  const auto kept = std::count_if(places.begin(), places.end(), [](auto* p) { return p; });
+bool PlacedBefore(const NodePlace& a, const NodePlace& b) {
+  if (a.position != b.position) return a.position < b.position;
+  if (TopologyLess(a.topology, b.topology)) return true;
+  if (TopologyLess(b.topology, a.topology)) return false;
+  return NumericLess(a.name, b.name);
+}
 
-  std::vector<const NodePlace*> homeless;
-  for (const NodePlace& node : nodes) {
-    if (std::find(places.begin(), places.end(), &node) == places.end()) homeless.push_back(&node);
-  }
-  // Old members whose rank no longer exists come before new ones.
-  const auto position = [&](const NodePlace* node) {
-    return std::find(before.begin(), before.end(), node->name) - before.begin();
-  };
-  std::sort(homeless.begin(), homeless.end(), [&](const NodePlace* a, const NodePlace* b) {
-    if (position(a) != position(b)) return position(a) < position(b);
-    return NumericLess(a->name, b->name);
-  });
-  auto next = homeless.begin();
-  for (const NodePlace*& place : places) {
-    if (!place) place = *next++;
-  }
+std::string NameList(const std::vector<std::string>& names) {
+  if (names.size() <= kNamesShown + 1) return absl::StrJoin(names, ", ");
+  return absl::StrCat(absl::StrJoin(names.begin(), names.begin() + kNamesShown, ", "), " and ",
+                      names.size() - kNamesShown, " more");
+}
 
-  RankPlan plan;
-  for (const NodePlace* node : places) {
-    for (int local_rank = 0; local_rank < workers_per_node; ++local_rank) {
-      const int rank = static_cast<int>(plan.ranks.size());
-      plan.ranks.push_back({rank, local_rank, node->name, node->address});
+RankPlan PlanRanks(std::vector<NodePlace> nodes, const std::vector<int>& workers_of_seat) {
+  CHECK(!nodes.empty());
+  std::vector<std::optional<NodePlace>> seats(nodes.size());
+  std::vector<NodePlace> rest;
+  for (NodePlace& node : nodes) {
+    const bool keeps = node.seat >= 0 && static_cast<size_t>(node.seat) < seats.size();
+    if (keeps) {
+      seats[static_cast<size_t>(node.seat)] = std::move(node);
+    } else {
+      rest.push_back(std::move(node));
     }
   }
-  plan.master_address = places.front()->address;
-  plan.master_port = places.front()->reserved_port;
+  const size_t kept = seats.size() - rest.size();
+  Homeless homeless(std::move(rest));
+  RankPlan plan;
   std::vector<std::string> moved;
-  for (const NodePlace* node : homeless) moved.push_back(node->name);
-  if (previous.empty()) {
-    plan.reason = "nodes in numeric name order";
+  for (size_t seat = 0; seat < seats.size(); ++seat) {
+    if (!seats[seat]) {
+      std::optional<int> wanted;
+      if (seat < workers_of_seat.size()) wanted = workers_of_seat[seat];
+      seats[seat] = homeless.Take(wanted);
+      moved.push_back(seats[seat]->name);
+    }
+    plan.nodes.push_back(*std::move(seats[seat]));
+  }
+  if (workers_of_seat.empty()) {
+    const NodePlace& first = plan.nodes.front();
+    plan.reason = first.position != std::numeric_limits<int>::max() ? "nodes in the order asked for"
+                  : first.topology.empty()                          ? "nodes in numeric name order"
+                                           : "nodes by switch, then in numeric name order";
   } else if (moved.empty()) {
     plan.reason = "every node keeps its ranks";
   } else {
-    plan.reason = absl::StrCat(kept, " nodes keep their ranks, the free ones go to ",
-                               absl::StrJoin(moved, ", "));
+    plan.reason = absl::StrCat(kept, kept == 1 ? " node keeps its" : " nodes keep their",
+                               " ranks, the free ones go to ", NameList(moved));
   }
   return plan;
 }

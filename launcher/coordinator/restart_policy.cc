@@ -1,6 +1,8 @@
 #include "launcher/coordinator/restart_policy.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -12,6 +14,8 @@ constexpr Duration kFirstDelay = seconds(1);
 constexpr Duration kLongestDelay = seconds(30);
 // A script that reports no steps counts as working, as far as the back-off goes, after this long.
 constexpr Duration kSettled = seconds(10);
+// A node that failed so often within the window is left out if others suffice.
+constexpr int kFailuresToBlame = 2;
 
 // Failures of the script itself; all others are not its fault and cost it nothing.
 bool SpendsBudget(FailureClass failure_class) {
@@ -62,6 +66,40 @@ int RestartPolicy::EndsWithoutProgress(const EpochEnd& end) const {
   const auto last = std::find_if(restarts_.rbegin(), restarts_.rend(),
                                  [&](const EpochEnd& e) { return Progressed(e, reported); });
   return 1 + static_cast<int>(last - restarts_.rbegin());
+}
+
+std::vector<RestartPolicy::Blame> RestartPolicy::Blamed(const JobSpec& spec, Instant now) const {
+  struct Count {
+    int failures = 0;
+    int by_script = 0;
+  };
+  std::map<std::string, Count> counts;
+  for (const EpochEnd& end : restarts_) {
+    const bool says_nothing_of_it = end.node.empty() ||
+                                    end.failure_class == FailureClass::kPreempted ||
+                                    end.failure_class == FailureClass::kUserError;
+    if (says_nothing_of_it || end.at + spec.restart_window <= now) continue;
+    ++counts[end.node].failures;
+    if (SpendsBudget(end.failure_class)) ++counts[end.node].by_script;
+  }
+  std::vector<Blame> blamed;
+  for (const auto& [node, count] : counts) {
+    if (count.failures < kFailuresToBlame) continue;
+    blamed.push_back({node, count.by_script == count.failures,
+                      absl::StrFormat("it failed %d times within %.0f s", count.failures,
+                                      ToSeconds(spec.restart_window))});
+  }
+  return blamed;
+}
+
+bool RestartPolicy::Forgive(const std::string& node) {
+  bool any = false;
+  for (EpochEnd& end : restarts_) {
+    if (end.node != node) continue;
+    end.node.clear();
+    any = true;
+  }
+  return any;
 }
 
 RestartDecision RestartPolicy::Decide(const JobSpec& spec, const EpochEnd& end) {

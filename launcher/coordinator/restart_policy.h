@@ -16,6 +16,7 @@ namespace trainctl {
 struct EpochEnd {
   Instant at;
   FailureClass failure_class = FailureClass::kWorker;
+  std::string node;      // whose failure it was; empty: no single node's
   Step resume_step{-1};  // the recovery point it started from
   Step last_step;        // newest step any rank reported; 0: none, or the script reports no steps
   Duration ran{0};       // from its formation
@@ -33,6 +34,15 @@ class RestartPolicy {
  public:
   // Decides, and remembers the end if it is followed by a restart.
   RestartDecision Decide(const JobSpec& spec, const EpochEnd& end);
+
+  struct Blame {
+    std::string node;
+    bool by_script = false;  // all its failures may be the script's own
+    std::string reason;      // one sentence
+  };
+  // Nodes that failed too often within the window, in the order of their names.
+  std::vector<Blame> Blamed(const JobSpec& spec, Instant now) const;
+  bool Forgive(const std::string& node);  // false: it was not blamed for anything
 
   // An end that was followed by a restart in an earlier term.
   void Remember(const EpochEnd& end) { restarts_.push_back(end); }

@@ -139,12 +139,17 @@ FailureClass ClassOf(const WorkerExit& exit, const EpochEvidence& evidence) {
   return FailureClass::kInternal;
 }
 
+// An exit with what makes it more or less guilty, found out once.
+struct Suspect {
+  const RankExit* end = nullptr;
+  bool victim = false;
+};
+
 // True if `a` is the better culprit.
-bool MoreGuilty(const RankExit& a, const RankExit& b) {
-  if (a.exit.by_us != b.exit.by_us) return b.exit.by_us;
-  const bool a_victim = SaysPeerWasLost(a.exit);
-  if (a_victim != SaysPeerWasLost(b.exit)) return !a_victim;
-  return a.node == b.node && a.exit.exit_ns < b.exit.exit_ns;
+bool MoreGuilty(const Suspect& a, const Suspect& b) {
+  if (a.end->exit.by_us != b.end->exit.by_us) return b.end->exit.by_us;
+  if (a.victim != b.victim) return b.victim;
+  return a.end->node == b.end->node && a.end->exit.exit_ns < b.end->exit.exit_ns;
 }
 
 }  // namespace
@@ -169,12 +174,15 @@ std::string DescribeExit(const WorkerExit& exit) {
 }
 
 std::optional<Failure> JudgeExits(const EpochEvidence& evidence) {
-  const RankExit* culprit = nullptr;
-  for (const RankExit& candidate : evidence.exits) {
-    if (!IsFailure(candidate.exit)) continue;
-    if (!culprit || MoreGuilty(candidate, *culprit)) culprit = &candidate;
+  std::optional<Suspect> best;
+  for (const RankExit& end : evidence.exits) {
+    if (!IsFailure(end.exit)) continue;
+    if (best && end.exit.by_us && !best->end->exit.by_us) continue;
+    const Suspect suspect{&end, SaysPeerWasLost(end.exit)};
+    if (!best || MoreGuilty(suspect, *best)) best = suspect;
   }
-  if (!culprit) return std::nullopt;
+  if (!best) return std::nullopt;
+  const RankExit* culprit = best->end;
   Failure failure;
   failure.failure_class = ClassOf(culprit->exit, evidence);
   failure.node = culprit->node;

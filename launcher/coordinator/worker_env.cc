@@ -11,7 +11,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "launcher/coordinator/rank_plan.h"
 #include "runtime/base/check.h"
 
 namespace trainctl {
@@ -62,29 +61,12 @@ std::string TfCluster(const EpochFormed& epoch) {
   return absl::StrCat(R"({"cluster": {"worker": [)", absl::StrJoin(workers, ", "), "]}");
 }
 
-struct Shape {
-  int group_rank = 0;
-  int groups = 0;
-  int local_world = 0;
-};
-
-Shape ShapeOf(const EpochFormed& epoch, absl::string_view node) {
-  const std::vector<std::string> nodes = NodesOf(RanksOf(epoch));
-  const auto place = std::find(nodes.begin(), nodes.end(), node);
-  CHECK(place != nodes.end());
-  const auto local = epoch.nodes[static_cast<size_t>(place - nodes.begin())].workers;
-  return {static_cast<int>(place - nodes.begin()), static_cast<int>(nodes.size()), local};
-}
-
-Environment CommonEnvironment(const JobSpec& spec, const EpochFormed& epoch, const Shape& shape,
-                              int cores) {
+Environment CommonEnvironment(const JobSpec& spec, const EpochFormed& epoch) {
   Environment env = UserEnvironment(spec);
   const std::string world = absl::StrCat(epoch.world_size());
   const std::string port = absl::StrCat(epoch.master_port);
   env["WORLD_SIZE"] = world;
-  env["LOCAL_WORLD_SIZE"] = absl::StrCat(shape.local_world);
-  env["GROUP_RANK"] = absl::StrCat(shape.group_rank);
-  env["GROUP_WORLD_SIZE"] = absl::StrCat(shape.groups);
+  env["GROUP_WORLD_SIZE"] = absl::StrCat(epoch.nodes.size());
   env["ROLE_NAME"] = spec.role;
   env["ROLE_WORLD_SIZE"] = world;
   env["MASTER_ADDR"] = epoch.master_address;
@@ -107,7 +89,6 @@ Environment CommonEnvironment(const JobSpec& spec, const EpochFormed& epoch, con
   const std::string async = old_name == env.end() ? "1" : old_name->second;
   env.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", async);
   env.emplace("NCCL_ASYNC_ERROR_HANDLING", env["TORCH_NCCL_ASYNC_ERROR_HANDLING"]);
-  env.emplace("OMP_NUM_THREADS", absl::StrCat(std::max(1, cores / shape.local_world)));
   return env;
 }
 
@@ -158,21 +139,39 @@ std::string CheckpointPath(absl::string_view folder, Step step) {
                          step.value);
 }
 
-StartWorkers PlanWorkers(const JobSpec& spec, const EpochFormed& epoch, absl::string_view node,
-                         int cores) {
-  const Environment common = CommonEnvironment(spec, epoch, ShapeOf(epoch, node), cores);
-  const std::string tf_cluster = TfCluster(epoch);
+WorkerPlanner::WorkerPlanner(const JobSpec& spec, const EpochFormed& epoch)
+    : spec_(spec),
+      epoch_(epoch),
+      common_(CommonEnvironment(spec, epoch)),
+      tf_cluster_(TfCluster(epoch)) {}
+
+StartWorkers WorkerPlanner::Plan(size_t seat, int cores) const {
+  const NodeShare& share = epoch_.nodes[seat];
+  Environment common = common_;
+  common["LOCAL_WORLD_SIZE"] = absl::StrCat(share.workers);
+  common["GROUP_RANK"] = absl::StrCat(seat);
+  // Where the user set it, the user's value stays.
+  common.emplace("OMP_NUM_THREADS", absl::StrCat(std::max(1, cores / share.workers)));
   StartWorkers start;
-  start.node = std::string(node);
-  start.epoch = epoch.epoch;
-  start.world_size = epoch.world_size();
-  start.cwd = spec.cwd;
-  start.log_folder = spec.log_folder;
+  start.node = share.node;
+  start.epoch = epoch_.epoch;
+  start.world_size = epoch_.world_size();
+  start.cwd = spec_.cwd;
+  start.log_folder = spec_.log_folder;
   start.env = Entries(common);
-  for (const RankPlace& place : RanksOf(epoch)) {
-    if (place.node == node) start.workers.push_back(PlanWorker(spec, common, place, tf_cluster));
+  for (int i = 0; i < share.workers; ++i) {
+    const RankPlace place{share.first_rank + i, i, share.node, share.address};
+    start.workers.push_back(PlanWorker(spec_, common, place, tf_cluster_));
   }
   return start;
+}
+
+StartWorkers PlanWorkers(const JobSpec& spec, const EpochFormed& epoch, absl::string_view node,
+                         int cores) {
+  const auto share = std::find_if(epoch.nodes.begin(), epoch.nodes.end(),
+                                  [&](const NodeShare& s) { return s.node == node; });
+  CHECK(share != epoch.nodes.end());
+  return WorkerPlanner(spec, epoch).Plan(static_cast<size_t>(share - epoch.nodes.begin()), cores);
 }
 
 }  // namespace trainctl

@@ -3,6 +3,8 @@
 #ifndef TRAINCTL_LAUNCHER_COORDINATOR_WORKER_ENV_H_
 #define TRAINCTL_LAUNCHER_COORDINATOR_WORKER_ENV_H_
 
+#include <cstddef>
+#include <map>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -12,8 +14,23 @@
 
 namespace trainctl {
 
-// What `node` is told to start for `epoch`. `cores` are the node's. Environments are sorted by name
-// and complete: nothing is inherited from the daemon. REQUIRES: `node` has a rank in `epoch`.
+// Plans the workers of one epoch, node by node. `spec` and `epoch` must outlive it.
+class WorkerPlanner {
+ public:
+  WorkerPlanner(const JobSpec& spec, const EpochFormed& epoch);
+
+  // What the node with this place in EpochFormed::nodes is told to start. `cores` are the node's.
+  // Environments are sorted by name and complete: nothing is inherited from the daemon.
+  StartWorkers Plan(size_t seat, int cores) const;
+
+ private:
+  const JobSpec& spec_;
+  const EpochFormed& epoch_;
+  std::map<std::string, std::string> common_;  // to all nodes
+  std::string tf_cluster_;
+};
+
+// The same for one node alone. REQUIRES: `node` has a place in `epoch`.
 StartWorkers PlanWorkers(const JobSpec& spec, const EpochFormed& epoch, absl::string_view node,
                          int cores);
 

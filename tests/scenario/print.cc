@@ -128,6 +128,12 @@ struct ActionPrinter {
 
 std::string Print(const JournalRecord& record) { return std::visit(RecordPrinter(), record); }
 std::string Print(const Action& action) { return std::visit(ActionPrinter(), action); }
+std::string Print(const NodeView& node) {
+  return absl::StrCat("node ", node.node, " ", NodeStandingName(node.standing),
+                      node.workers > 0 ? absl::StrCat(" workers=", node.workers) : "", " since +",
+                      Print(node.since - Instant{}),
+                      node.reason.empty() ? "" : absl::StrCat(": ", node.reason));
+}
 std::string Print(Duration duration) { return absl::StrFormat("%gs", ToSeconds(duration)); }
 
 }  // namespace trainctl

@@ -100,6 +100,10 @@ class Player {
       Tick(ParseDuration(command.Word(0), Duration(0)));
     } else if (command.verb == "mute") {
       asking_.erase(command.Word(0));
+    } else if (command.verb == "meet") {
+      Meet();
+    } else if (command.verb == "view") {
+      for (const NodeView& node : coordinator_->View(now_).nodes) lines_.push_back(Print(node));
     } else if (std::optional<Event> event = MakeEvent(command)) {
       TrackStreams(*event);
       Step(*event);
@@ -127,7 +131,14 @@ class Player {
     spec_.log_folder = "/logs";
     spec_.min_nodes = c.Int("min_nodes", spec_.min_nodes);
     spec_.max_nodes = std::max(spec_.min_nodes, c.Int("max_nodes", spec_.max_nodes));
-    spec_.workers_per_node = c.Int("workers", spec_.workers_per_node);
+    spec_.spares = c.Int("spares", spec_.spares);
+    if (const std::string names = c.Text("nodes"); !names.empty()) {
+      spec_.nodes = absl::StrSplit(names, ',');
+    }
+    spec_.ranks_follow_nodes = c.Has("in_order");
+    spec_.workers_per_node =
+        c.Text("workers") == "all" ? kEverySlot : c.Int("workers", spec_.workers_per_node);
+    spec_.restart_window = ParseDuration(c.Text("restart_window"), spec_.restart_window);
     spec_.max_restarts = c.Int("max_restarts", spec_.max_restarts);
     spec_.window_restarts = c.Int("window_restarts", spec_.window_restarts);
     spec_.no_progress_epochs = c.Int("no_progress", spec_.no_progress_epochs);
@@ -143,6 +154,7 @@ class Player {
 
   void StartCoordinator(bool replay) {
     if (replay) asking_.clear();
+    if (replay) probes_.clear();
     coordinator_ = std::make_unique<Coordinator>(replay ? Coordinator::Replay(spec_, journal_)
                                                         : Coordinator(spec_));
     ++term_;
@@ -166,7 +178,22 @@ class Player {
       lines_.push_back(absl::StrCat("persist ", Print(record)));
     }
     for (const Action& action : batch.perform) {
+      if (const auto* ask = std::get_if<ProbeAddress>(&action)) probes_[ask->node] = *ask;
+      if (const auto* refused = std::get_if<RefuseNode>(&action)) {
+        const auto asking = asking_.find(refused->node);
+        if (asking != asking_.end() && asking->second == refused->incarnation) {
+          asking_.erase(asking);
+        }
+      }
       lines_.push_back(absl::StrCat("do ", Print(action)));
+    }
+  }
+
+  void Meet() {
+    for (const auto& [node, ask] : std::exchange(probes_, {})) {
+      AddressesReached reached{node, ask.probe, {}};
+      for (const auto& target : ask.targets) reached.reached.push_back({target.address, ""});
+      Step(reached);
     }
   }
 
@@ -219,6 +246,9 @@ class Player {
     if (c.verb == "started") return WorkersStarted{node, EpochOf(c), c.Int("port", 29600), {}};
     if (c.verb == "gone") return NodeEpochGone{node, EpochOf(c)};
     if (c.verb == "exit") return WorkerExited{node, EpochOf(c), c.Int("rank", 0), MakeExit(c)};
+    if (c.verb == "drain") return DrainAsked{node, true, "trainctl nodes"};
+    if (c.verb == "undrain") return DrainAsked{node, false, "trainctl nodes"};
+    if (c.verb == "reached") return MakeReached(c);
     if (c.verb == "watch") return FrontEndsChanged{static_cast<int>(First(c))};
     if (c.verb == "stop") return StopAsked{"Ctrl-C", c.Has("checkpoint"), c.Has("now")};
     if (c.verb == "step") {
@@ -273,11 +303,28 @@ class Player {
     return exit;
   }
 
+  AddressesReached MakeReached(const Command& c) const {
+    const auto ask = probes_.find(c.Word(0));
+    const int64_t probe = ask == probes_.end() ? 0 : static_cast<int64_t>(ask->second.probe);
+    AddressesReached reached{c.Word(0), static_cast<uint64_t>(c.Number("probe", probe)), {}};
+    for (size_t i = 1; i < c.words.size(); ++i) {
+      const std::vector<std::string> parts = absl::StrSplit(c.words[i], '/');
+      reached.reached.push_back({parts[0], parts.size() > 1 ? parts[1] : ""});
+    }
+    return reached;
+  }
+
   NodeJoined MakeJoined(const Command& c) const {
     NodeJoined joined;
     joined.node = c.Word(0);
     joined.incarnation = Incarnation(c.Number("incarnation", 1));
-    joined.addresses = {{"", c.Text("address", "127.0.0.1")}};
+    int nic = 0;
+    for (const absl::string_view address : absl::StrSplit(c.Text("address", "127.0.0.1"), ',')) {
+      joined.addresses.push_back({absl::StrCat("eth", nic++), std::string(address)});
+    }
+    joined.machine = c.Text("machine");
+    joined.topology = c.Text("topology");
+    joined.node_rank = c.Int("node_rank", -1);
     joined.cores = c.Int("cores", 8);
     joined.slots = c.Int("slots", 8);
     joined.reserved_port = c.Int("port", 29500);
@@ -310,6 +357,7 @@ class Player {
   int64_t term_ = 0;
   uint64_t request_id_ = 0;
   std::map<std::string, Incarnation> asking_;
+  std::map<std::string, ProbeAddress> probes_;  // not answered yet
   std::vector<std::string> lines_;
 };
 

@@ -7,13 +7,17 @@
 //     state …       the phase and Explain()
 //
 // Commands (durations as "5s" or "500ms"; `tail="…"` may hold blanks and \n):
-//   job name=value…        before start: min_nodes max_nodes workers max_restarts window_restarts
+//   job name=value…        before start: min_nodes max_nodes spares nodes=NAME,… in_order
+//                          workers=N|all max_restarts window_restarts restart_window
 //                          no_progress grace lease join_timeout orphan_timeout checkpoint keep
 //                          propagate requeue
 //   start | crash          a new coordinator | a new life of it, replayed from what it persisted
-//   join NODE [incarnation= port= slots= epoch= term= alive running=R,… exited=R:CODE,…]
+//   join NODE [incarnation= machine= address=A,… topology= node_rank= port= slots= epoch= term=
+//              alive running=R,… exited=R:CODE,…]
 //   leave NODE [incarnation= reason=] | mute NODE     (a muted node asks for no lease)
 //   lease NODE [incarnation=]
+//   reached NODE [ADDRESS[/OWN]…] [probe=]   | meet   (all that were asked reach every address)
+//   drain NODE | undrain NODE | view         (view shows where every node stands)
 //   started NODE [epoch= port=] | gone NODE [epoch=]
 //   exit NODE rank= (code= | signal= | errno= | lost) [epoch= by_us at= tail= json= message=]
 //   step N [total= epoch=] | shard N rank= [epoch=] | published N | rejected N | found [N…]

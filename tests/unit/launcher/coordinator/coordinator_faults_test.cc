@@ -57,6 +57,7 @@ class World {
     spec_.command = {"train"};
     spec_.min_nodes = members;
     spec_.max_nodes = members;
+    spec_.spares = nodes - members;
     spec_.workers_per_node = kWorkers;
     spec_.max_restarts = 1000;
     spec_.window_restarts = 1000;
@@ -234,6 +235,7 @@ class World {
   void Obey(SimNode& node, const Action& order) {
     node.term = Term(term_);
     if (const auto* start = std::get_if<StartWorkers>(&order)) return Start(node, *start);
+    if (const auto* ask = std::get_if<ProbeAddress>(&order)) return Reach(node, *ask);
     if (const auto* stop = std::get_if<StopWorkers>(&order)) {
       if (stop->epoch != node.epoch) return;
       node.kill_at = std::min(node.kill_at, now_ + (Chance(0.5) ? Duration(0) : stop->grace));
@@ -244,6 +246,15 @@ class World {
       if (sent != node.sent.end() && !node.gone) node.lease_end = sent->second + lease->lease;
     }
     if (std::holds_alternative<ReleaseNode>(order)) EndAll(node);
+  }
+
+  void Reach(SimNode& node, const ProbeAddress& ask) {
+    if (Chance(0.02)) return;
+    AddressesReached reached{node.name, ask.probe, {}};
+    for (const auto& target : ask.targets) {
+      if (!Chance(0.02)) reached.reached.push_back({target.address, node.name});
+    }
+    node.outbox.push_back(reached);
   }
 
   void Start(SimNode& node, const StartWorkers& start) {
