@@ -118,5 +118,44 @@ TEST(RestartPolicy, RemembersWhatTheJournalSays) {
   EXPECT_TRUE(policy.Decide(spec, EndAt(600)).restart) << "nothing lies in the future";
 }
 
+EpochEnd On(const std::string& node, int64_t second, FailureClass failure_class) {
+  EpochEnd end = EndAt(second, failure_class);
+  end.node = node;
+  return end;
+}
+
+TEST(RestartPolicy, BlamesANodeThatFailsTwiceWithinTheWindow) {
+  JobSpec spec = Spec(100);
+  spec.restart_window = seconds(100);
+  RestartPolicy policy;
+  policy.Decide(spec, On("n2", 0, FailureClass::kNodeLost));
+  policy.Decide(spec, On("n1", 10, FailureClass::kWorker));
+  EXPECT_TRUE(policy.Blamed(spec, Instant{} + seconds(20)).empty());
+  policy.Decide(spec, On("n2", 30, FailureClass::kWorker));
+  const auto blamed = policy.Blamed(spec, Instant{} + seconds(40));
+  ASSERT_EQ(blamed.size(), 1u);
+  EXPECT_EQ(blamed[0].node, "n2");
+  EXPECT_FALSE(blamed[0].by_script);
+  EXPECT_EQ(blamed[0].reason, "it failed 2 times within 100 s");
+  EXPECT_TRUE(policy.Blamed(spec, Instant{} + seconds(100)).empty()) << "the window moves on";
+  EXPECT_TRUE(policy.Forgive("n2"));
+  EXPECT_FALSE(policy.Forgive("n2"));
+  EXPECT_TRUE(policy.Blamed(spec, Instant{} + seconds(40)).empty());
+}
+
+TEST(RestartPolicy, ToBlameANodeItMustBeItsOwnFailure) {
+  const JobSpec spec = Spec(100);
+  RestartPolicy policy;
+  for (int i = 0; i < 2; ++i) {
+    policy.Decide(spec, On("preempted", i, FailureClass::kPreempted));
+    policy.Decide(spec, On("", i, FailureClass::kNodeLost));
+    policy.Decide(spec, On("script", i, FailureClass::kWorker));
+  }
+  const auto blamed = policy.Blamed(spec, Instant{} + seconds(5));
+  ASSERT_EQ(blamed.size(), 1u);
+  EXPECT_EQ(blamed[0].node, "script");
+  EXPECT_TRUE(blamed[0].by_script);
+}
+
 }  // namespace
 }  // namespace trainctl
