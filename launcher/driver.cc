@@ -214,9 +214,7 @@ void Driver::Do(const ProbeAddress& action) {
   nodes_.Send(action.node, std::move(order));
 }
 
-void Driver::Do(const RefuseNode& action) {
-  nodes_.Refuse(action.node, action.incarnation, action.reason);
-}
+void Driver::Do(const RefuseNode& action) { nodes_.Refuse(action); }
 
 void Driver::Do(const FindCheckpoints&) {
   CheckpointsFound found;

@@ -30,16 +30,22 @@ void NodeLinks::First(NodeStream* stream, const v1::NodeMessage& message) {
   }
   const std::string& node = message.state().node();
   const Incarnation incarnation(message.state().incarnation());
-  if (const auto old = by_node_.find(node); old != by_node_.end()) {
-    if (joined_[old->second].incarnation > incarnation) {
+  const std::string& machine = message.state().machine();
+  NodeStream* old = nullptr;
+  if (const auto found = by_node_.find(node); found != by_node_.end()) {
+    old = found->second;
+    const Joined& there = joined_[old];
+    if (there.machine == machine && there.incarnation > incarnation) {
       return stream->Finish(absl::AbortedError("a newer daemon of this node has joined"));
     }
-    joined_.erase(old->second);
-    old->second->Finish(absl::AbortedError("the node has joined again"));
   }
   by_node_[node] = stream;
-  joined_[stream] = {node, incarnation};
+  joined_[stream] = {node, incarnation, machine};
+  replaced_ = old;
   callbacks_.on_joined(message.state());
+  if (std::exchange(replaced_, nullptr) == nullptr) return;
+  joined_.erase(old);
+  old->Finish(absl::AbortedError("the node has joined again"));
 }
 
 void NodeLinks::Left(NodeStream* stream) {
@@ -62,13 +68,19 @@ void NodeLinks::SendToAll(const v1::NodeOrder& order) {
   for (const auto& [node, stream] : by_node_) Send(node, order);
 }
 
-void NodeLinks::Refuse(const std::string& node, Incarnation incarnation, absl::string_view reason) {
-  const auto found = by_node_.find(node);
-  if (found == by_node_.end() || joined_[found->second].incarnation != incarnation) return;
+void NodeLinks::Refuse(const RefuseNode& refusal) {
+  const auto found = by_node_.find(refusal.node);
+  if (found == by_node_.end()) return;
   NodeStream* stream = found->second;
+  const Joined& joined = joined_[stream];
+  if (joined.incarnation != refusal.incarnation || joined.machine != refusal.machine) return;
+  if (replaced_ != nullptr) {
+    found->second = std::exchange(replaced_, nullptr);
+  } else {
+    by_node_.erase(found);
+  }
   joined_.erase(stream);
-  by_node_.erase(found);
-  stream->Finish(absl::FailedPreconditionError(reason));
+  stream->Finish(absl::FailedPreconditionError(refusal.reason));
 }
 
 void NodeLinks::AwaitHangUp(std::function<void()> on_empty) {

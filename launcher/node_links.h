@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "launcher/coordinator/action.h"
 #include "proto/job.pb.h"
 #include "runtime/base/ids.h"
 #include "runtime/rpc/streams.h"
@@ -19,6 +20,8 @@ using NodeStream = ServerStream<v1::NodeMessage, v1::NodeOrder>;
 class NodeLinks {
  public:
   struct Callbacks {
+    // A stream of another machine, or of a newer daemon, under the name of one that is there takes
+    // its place, unless the newcomer is refused before this returns.
     std::function<void(const v1::NodeState& state)> on_joined;
     // The stream that `on_joined` announced broke. Not called for one that a newer replaced.
     std::function<void(const std::string& node, Incarnation incarnation)> on_left;
@@ -34,7 +37,7 @@ class NodeLinks {
   void Send(absl::string_view node, v1::NodeOrder order);
   void SendToAll(const v1::NodeOrder& order);
   // Ends the stream of this life of the node; nothing more of it is told.
-  void Refuse(const std::string& node, Incarnation incarnation, absl::string_view reason);
+  void Refuse(const RefuseNode& refusal);
   // A node that was released hangs up; `on_empty` runs when all have.
   void AwaitHangUp(std::function<void()> on_empty);
 
@@ -42,6 +45,7 @@ class NodeLinks {
   struct Joined {
     std::string node;
     Incarnation incarnation;
+    std::string machine;
   };
   void OnMessage(NodeStream* stream, const v1::NodeMessage& message);
   void First(NodeStream* stream, const v1::NodeMessage& message);
@@ -50,7 +54,8 @@ class NodeLinks {
   const Term term_;
   Callbacks callbacks_;
   std::map<std::string, NodeStream*, std::less<>> by_node_;
-  std::map<NodeStream*, Joined> joined_;  // those in by_node_
+  std::map<NodeStream*, Joined> joined_;  // those in by_node_, and replaced_
+  NodeStream* replaced_ = nullptr;        // while it is not known whether the newcomer is refused
   int open_streams_ = 0;
   std::function<void()> on_empty_;
 };

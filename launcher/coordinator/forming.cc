@@ -238,7 +238,10 @@ EpochFormed CoordinatorState::FormedBy(const RankPlan& plan) const {
     const Node& node = *members_.Find(place.name);
     const std::string address =
         node.address.empty() ? std::string(node.first_address()) : node.address;
-    formed.nodes.push_back({node.name, node.machine, address, next_rank, place.workers});
+    const auto own = std::find_if(node.addresses.begin(), node.addresses.end(),
+                                  [&](const NodeAddress& a) { return a.address == address; });
+    formed.nodes.push_back({node.name, node.machine, address, next_rank, place.workers,
+                            own == node.addresses.end() ? "" : own->interface});
     next_rank += place.workers;
   }
   formed.master_address = formed.nodes.front().address;

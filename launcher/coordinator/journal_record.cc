@@ -91,7 +91,7 @@ void Visit(Archive& a, T& v) {
 
 template <typename Archive, Same<NodeShare> T>
 void Visit(Archive& a, T& v) {
-  VisitAll(a, v.node, v.machine, v.address, v.first_rank, v.workers);
+  VisitAll(a, v.node, v.machine, v.address, v.first_rank, v.workers, v.interface);
 }
 
 template <typename Archive, Same<std::vector<NodeShare>> T>

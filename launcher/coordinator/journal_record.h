@@ -56,6 +56,7 @@ struct NodeShare {
   std::string address;  // where the others reach it
   int first_rank = 0;
   int workers = 0;
+  std::string interface = {};  // that has the address; empty: not known
 };
 
 struct RankPlace {

@@ -150,8 +150,13 @@ StartWorkers WorkerPlanner::Plan(size_t seat, int cores) const {
   Environment common = common_;
   common["LOCAL_WORLD_SIZE"] = absl::StrCat(share.workers);
   common["GROUP_RANK"] = absl::StrCat(seat);
-  // Where the user set it, the user's value stays.
+  // Where the user set one of these, the user's value stays.
   common.emplace("OMP_NUM_THREADS", absl::StrCat(std::max(1, cores / share.workers)));
+  // Left to themselves, both take the first interface, or the one that the node's name leads to.
+  if (epoch_.nodes.size() > 1 && !share.interface.empty()) {
+    common.emplace("GLOO_SOCKET_IFNAME", share.interface);
+    common.emplace("NCCL_SOCKET_IFNAME", absl::StrCat("=", share.interface));
+  }
   StartWorkers start;
   start.node = share.node;
   start.epoch = epoch_.epoch;

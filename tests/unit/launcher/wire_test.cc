@@ -23,6 +23,11 @@ TEST(Wire, ASpecificationComesBackByteForByte) {
   JobSpec spec = Good();
   spec.orphan_timeout = Duration(-1);
   spec.checkpoint_folder = "/ckpt\xff";
+  spec.max_nodes = 7;
+  spec.spares = 2;
+  spec.workers_per_node = kEverySlot;
+  spec.nodes = {"n2", "n1"};
+  spec.ranks_follow_nodes = true;
   const auto back = DecodeSpec(EncodeSpec(spec));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->command, spec.command);
@@ -30,6 +35,47 @@ TEST(Wire, ASpecificationComesBackByteForByte) {
   EXPECT_EQ(back->checkpoint_folder, spec.checkpoint_folder);
   EXPECT_EQ(back->orphan_timeout, spec.orphan_timeout);
   EXPECT_EQ(back->lease, spec.lease);
+  EXPECT_EQ(back->spares, 2);
+  EXPECT_EQ(back->workers_per_node, kEverySlot);
+  EXPECT_EQ(back->nodes, spec.nodes);
+  EXPECT_TRUE(back->ranks_follow_nodes);
+}
+
+TEST(Wire, ANodeTellsWhereItIsReached) {
+  v1::NodeState state;
+  state.set_node("n1");
+  state.set_address("10.0.0.1");
+  EXPECT_EQ(FromProto(state).addresses.at(0).address, "10.0.0.1");
+  EXPECT_EQ(FromProto(state).node_rank, -1);
+  v1::NodeAddress* address = state.add_addresses();
+  address->set_interface("ib0");
+  address->set_address("10.1.0.1");
+  state.set_topology("s0.s1.n1");
+  state.set_machine("m");
+  state.set_node_rank(0);
+  const NodeJoined joined = FromProto(state);
+  ASSERT_EQ(joined.addresses.size(), 1u);
+  EXPECT_EQ(joined.addresses[0].interface, "ib0");
+  EXPECT_EQ(joined.addresses[0].address, "10.1.0.1");
+  EXPECT_EQ(joined.topology, "s0.s1.n1");
+  EXPECT_EQ(joined.machine, "m");
+  EXPECT_EQ(joined.node_rank, 0);
+}
+
+TEST(Wire, FrontEndsSeeWhereEveryNodeStands) {
+  JobDescription job;
+  for (const NodeStanding standing :
+       {NodeStanding::kExpected, NodeStanding::kReady, NodeStanding::kSpare, NodeStanding::kMember,
+        NodeStanding::kLate, NodeStanding::kLost, NodeStanding::kFenced, NodeStanding::kAway,
+        NodeStanding::kDrained, NodeStanding::kUnfit}) {
+    job.view.nodes.push_back({"n1", standing, "a", 8, 4, Instant{5}, "why"});
+  }
+  const JobDescription back = FromProto(ToProto(job));
+  ASSERT_EQ(back.view.nodes.size(), job.view.nodes.size());
+  for (size_t i = 0; i < job.view.nodes.size(); ++i) {
+    EXPECT_EQ(back.view.nodes[i].standing, job.view.nodes[i].standing);
+    EXPECT_EQ(back.view.nodes[i].reason, "why");
+  }
 }
 
 TEST(Wire, RefusesASpecificationAndNamesTheField) {
@@ -48,6 +94,11 @@ TEST(Wire, RefusesASpecificationAndNamesTheField) {
       {"job_id", [](JobSpec& s) { s.job_id = std::string(41, 'a'); }},
       {"workers_per_node", [](JobSpec& s) { s.workers_per_node = -1; }},
       {"workers_per_node", [](JobSpec& s) { s.workers_per_node = 1'000'000; }},
+      {"spares", [](JobSpec& s) { s.spares = -1; }},
+      {"nodes",
+       [](JobSpec& s) {
+         s.nodes = {"n1", "n1"};
+       }},
       {"min_nodes", [](JobSpec& s) { s.min_nodes = -1; }},
       {"max_nodes", [](JobSpec& s) { s.max_nodes = 0; }},
       {"max_restarts", [](JobSpec& s) { s.max_restarts = -1; }},

@@ -23,7 +23,7 @@ Failure AFailure() {
 std::vector<JournalRecord> OneOfEach() {
   return {TermStarted{Term(7)},
           EpochFormed{Epoch(1),
-                      {{"n1", "m1", "a", 0, 2}, {"n2", "m2", "b", 2, 1}},
+                      {{"n1", "m1", "a", 0, 2, "eth0"}, {"n2", "m2", "b", 2, 1, ""}},
                       "a",
                       29500,
                       "why",

@@ -122,6 +122,21 @@ TEST(WorkerEnv, NothingOfSystemdReachesAWorker) {
   }
 }
 
+TEST(WorkerEnv, SeveralNodesMeetOnTheInterfaceThatIsReached) {
+  JobSpec spec = Spec();
+  EpochFormed epoch = TwoNodes();
+  EXPECT_EQ(ValueIn(PlanWorkers(spec, epoch, "n2", 8).env, "GLOO_SOCKET_IFNAME"), "(unset)");
+  epoch.nodes[1].interface = "ib0";
+  const StartWorkers start = PlanWorkers(spec, epoch, "n2", 8);
+  EXPECT_EQ(ValueIn(start.env, "GLOO_SOCKET_IFNAME"), "ib0");
+  EXPECT_EQ(ValueIn(start.env, "NCCL_SOCKET_IFNAME"), "=ib0");
+  spec.env = {"NCCL_SOCKET_IFNAME=eth"};
+  EXPECT_EQ(ValueIn(PlanWorkers(spec, epoch, "n2", 8).env, "NCCL_SOCKET_IFNAME"), "eth");
+  epoch.nodes.erase(epoch.nodes.begin());
+  EXPECT_EQ(ValueIn(PlanWorkers(spec, epoch, "n2", 8).env, "GLOO_SOCKET_IFNAME"), "(unset)")
+      << "on one node nothing is to be chosen";
+}
+
 TEST(WorkerEnv, ThreadsAreNeverFewerThanOne) {
   EXPECT_THAT(PlanWorkers(Spec(), TwoNodes(), "n1", 1).env, Contains("OMP_NUM_THREADS=1"));
 }
