@@ -257,9 +257,11 @@ void Driver::RememberWorkers(const std::vector<WorkerState>& workers) {
 void Driver::OnJoined(const v1::NodeState& state) {
   NodeJoined joined = FromProto(state);
   if (joined.epoch == coordinator_.epoch()) RememberWorkers(joined.workers);
+  // First, because what the node tells may end the job, which waits for the output of nodes that
+  // are here.
+  watchers_.NodeHere(state.node(), true);
   Tell(joined);
   Publish(state.node(), {state.exchanges().begin(), state.exchanges().end()});
-  watchers_.NodeHere(state.node(), true);
 }
 
 void Driver::OnMessage(const std::string& node, Incarnation incarnation,

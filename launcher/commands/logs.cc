@@ -1,7 +1,7 @@
+#include <re2/re2.h>
 #include <unistd.h>
 
 #include <climits>
-#include <regex>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/commands/commands.h"
@@ -25,7 +25,7 @@ constexpr size_t kFlushAt = size_t{256} << 10;
 
 struct Filter {
   std::optional<std::vector<int>> ranks;
-  std::optional<std::regex> pattern;
+  std::unique_ptr<re2::RE2> pattern;  // null: every line
 };
 
 absl::StatusOr<Filter> ReadFilter(const JobFlags& flags) {
@@ -38,11 +38,12 @@ absl::StatusOr<Filter> ReadFilter(const JobFlags& flags) {
     filter.ranks = *std::move(ranks);
   }
   if (flags.grep.has_value()) {
-    try {
-      filter.pattern.emplace(*flags.grep, std::regex::extended | std::regex::optimize);
-    } catch (const std::regex_error& error) {
+    // RE2, because a line of a training log may be megabytes long and a pattern may come from
+    // anybody: it takes linear time and a bounded stack.
+    filter.pattern = std::make_unique<re2::RE2>(*flags.grep, re2::RE2::Quiet);
+    if (!filter.pattern->ok()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--grep: \"", *flags.grep, "\" is no extended regular expression: ", error.what()));
+          "--grep: \"", *flags.grep, "\" is no regular expression: ", filter.pattern->error()));
     }
   }
   return filter;
@@ -69,7 +70,8 @@ class Printer {
 
  private:
   bool PrintLine(const LogLine& line) {
-    if (pattern_.has_value() && !std::regex_search(line.line.begin(), line.line.end(), *pattern_)) {
+    if (pattern_ != nullptr &&
+        !re2::RE2::PartialMatch({line.line.data(), line.line.size()}, *pattern_)) {
       return true;
     }
     if (json_) {
@@ -89,7 +91,7 @@ class Printer {
 
   Console console_;
   LogFiles logs_;
-  std::optional<std::regex> pattern_;
+  std::unique_ptr<re2::RE2> pattern_;
   const bool json_;
   std::string node_;
   std::string out_;

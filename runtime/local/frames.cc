@@ -125,7 +125,8 @@ struct Layout {
   }
   template <typename A>
   static void Visit(A& a, Is<SlotState> auto& v) {
-    Fields(a, v.rank, v.local_rank, v.pid, v.running, v.exit, v.exit_ns);
+    Fields(a, v.rank, v.local_rank, v.pid, v.running, v.exit, v.exit_ns, v.output_tail,
+           v.error_json);
   }
   template <typename A>
   static void Visit(A& a, Is<ShimState> auto& v) {

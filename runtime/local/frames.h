@@ -149,8 +149,11 @@ struct SlotState {
   int32_t local_rank = 0;
   int32_t pid = 0;
   bool running = false;
-  Exit exit;            // meaningful if !running
-  int64_t exit_ns = 0;  // CLOCK_BOOTTIME
+  // Meaningful if !running; as in WorkerExited, which says the same of a worker that ends later.
+  Exit exit;
+  int64_t exit_ns = 0;
+  std::string output_tail;
+  std::string error_json;
 };
 struct ShimState {  // the full state, first after the daemon's Hello
   uint32_t version = kFrameVersion;
@@ -167,7 +170,7 @@ struct EpochStarted {  // all workers of this node are spawned; precedes every W
   uint16_t reserved_port = 0;  // for the epoch after this one
   std::vector<SlotState> slots;
 };
-struct WorkerExited {  // said again to each new daemon while the epoch is the current one
+struct WorkerExited {
   int64_t epoch = 0;
   int32_t rank = 0;
   Exit exit;

@@ -15,7 +15,6 @@ void NodeState::BeginEpoch(int64_t epoch) {
   state_.gone = false;
   state_.slots.clear();
   state_.exchanges.clear();
-  exits_.clear();
   shards_.clear();
   metrics_.clear();
   published_.clear();
@@ -46,11 +45,12 @@ void NodeState::Apply(const frame::Frame& frame) {
   } else if (const auto* exited = std::get_if<frame::WorkerExited>(&frame)) {
     if (exited->epoch < state_.epoch) return;
     if (exited->epoch > state_.epoch) BeginEpoch(exited->epoch);
-    exits_[exited->rank] = *exited;
     if (frame::SlotState* slot = FindSlot(exited->rank)) {
       slot->running = false;
       slot->exit = exited->exit;
       slot->exit_ns = exited->exit_ns;
+      slot->output_tail = exited->output_tail;
+      slot->error_json = exited->error_json;
     }
   } else if (const auto* gone = std::get_if<frame::EpochGone>(&frame)) {
     if (gone->epoch == state_.epoch) state_.gone = true;

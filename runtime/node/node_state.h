@@ -25,7 +25,6 @@ class NodeState {
   void ShimDied(int64_t now_ns);
 
   const frame::ShimState& state() const { return state_; }
-  const std::map<int32_t, frame::WorkerExited>& exits() const { return exits_; }  // by rank
   // What follows the state on a new Join stream, each with the effect of one if told twice:
   // prepared shards, published checkpoints, metrics.
   std::vector<frame::Frame> Retold() const;
@@ -35,7 +34,6 @@ class NodeState {
   frame::SlotState* FindSlot(int32_t rank);
 
   frame::ShimState state_;
-  std::map<int32_t, frame::WorkerExited> exits_;    // by rank
   std::map<int32_t, frame::ShardPrepared> shards_;  // newest by rank
   std::map<std::pair<int32_t, std::string>, frame::Metric> metrics_;
   std::vector<frame::CheckpointPublished> published_;  // newest, at most one

@@ -25,7 +25,10 @@ void Fill(const frame::SlotState& slot, v1::WorkerState* out) {
   out->set_local_rank(slot.local_rank);
   out->set_pid(slot.pid);
   out->set_running(slot.running);
-  if (!slot.running) Fill(slot.exit, slot.exit_ns, out->mutable_exit());
+  if (slot.running) return;
+  Fill(slot.exit, slot.exit_ns, out->mutable_exit());
+  out->mutable_exit()->set_output_tail(slot.output_tail);
+  out->mutable_exit()->set_error_json(slot.error_json);
 }
 
 void Fill(const frame::Exchange& exchange, v1::Exchange* out) {
@@ -180,14 +183,7 @@ v1::NodeMessage StateMessage(const NodeFacts& facts, int slots, const NodeState&
   m->set_term(state.term);
   m->set_epoch(state.epoch);
   m->set_gone(state.gone);
-  for (const frame::SlotState& slot : state.slots) {
-    v1::WorkerState* worker = m->add_workers();
-    Fill(slot, worker);
-    if (const auto exit = known.exits().find(slot.rank); exit != known.exits().end()) {
-      worker->mutable_exit()->set_output_tail(exit->second.output_tail);
-      worker->mutable_exit()->set_error_json(exit->second.error_json);
-    }
-  }
+  for (const frame::SlotState& slot : state.slots) Fill(slot, m->add_workers());
   for (const frame::Exchange& exchange : state.exchanges) Fill(exchange, m->add_exchanges());
   return message;
 }

@@ -355,8 +355,21 @@ bool EpochWorkers::HasRank(int32_t rank) const {
 std::vector<frame::SlotState> EpochWorkers::States() const {
   std::vector<frame::SlotState> states;
   for (const Worker& worker : workers_) {
-    states.push_back(frame::SlotState{worker.launch.rank, worker.launch.local_rank, worker.pid,
-                                      worker.slot.HasProcess(), worker.exit, worker.exit_ns});
+    states.push_back({worker.launch.rank,
+                      worker.launch.local_rank,
+                      worker.pid,
+                      worker.slot.HasProcess(),
+                      worker.exit,
+                      worker.exit_ns,
+                      {},
+                      {}});
+  }
+  for (const frame::WorkerExited& exited : exits_) {
+    for (frame::SlotState& state : states) {
+      if (state.rank != exited.rank) continue;
+      state.output_tail = exited.output_tail;
+      state.error_json = exited.error_json;
+    }
   }
   return states;
 }

@@ -64,7 +64,6 @@ class EpochWorkers {
   size_t size() const { return workers_.size(); }
   int32_t RankOf(size_t slot) const { return workers_[slot].launch.rank; }
   std::vector<frame::SlotState> States() const;
-  const std::vector<frame::WorkerExited>& exits() const { return exits_; }
 
  private:
   struct Worker {

@@ -157,9 +157,6 @@ void Supervisor::WelcomeDaemon(Peer* peer) {
   SendToDaemon(State());
   gone_sent_ = false;
   last_progress_.clear();
-  if (workers_ != nullptr) {
-    for (const frame::WorkerExited& exited : workers_->exits()) SendToDaemon(exited);
-  }
   for (const frame::Frame& frame : records_.TakeForNewDaemon()) SendToDaemon(frame);
   if (EpochIsLive()) SendLeaseRequest();
   ArmProgress();

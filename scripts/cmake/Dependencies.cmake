@@ -40,6 +40,8 @@ if(absl_archives AND GRPC_ARCHIVE AND NOT TRAINCTL_SANITIZE)
   list(JOIN archives "," grpc_group)
   target_link_libraries(trainctl_grpc INTERFACE "$<LINK_GROUP:RESCAN,${grpc_group}>"
     trainctl_protobuf OpenSSL::SSL OpenSSL::Crypto ${SYSTEMD_LIBRARY} ZLIB::ZLIB Threads::Threads dl)
+  add_library(trainctl_re2 INTERFACE)
+  target_link_libraries(trainctl_re2 INTERFACE trainctl_grpc)  # it is in gRPC's group
 else()
   find_package(gRPC CONFIG REQUIRED)
   find_package(absl CONFIG REQUIRED)
@@ -47,6 +49,9 @@ else()
     absl::time absl::flat_hash_map absl::any_invocable absl::cord Threads::Threads)
   target_link_libraries(trainctl_protobuf INTERFACE protobuf::libprotobuf)
   target_link_libraries(trainctl_grpc INTERFACE gRPC::grpc++)
+  find_library(RE2_LIBRARY re2 REQUIRED)
+  add_library(trainctl_re2 INTERFACE)
+  target_link_libraries(trainctl_re2 INTERFACE ${RE2_LIBRARY})
   set(TRAINCTL_GRPC_SHARED ON)
   # gRPC's package sets it for whoever links gRPC; a precompiled header serves only sources that are
   # compiled with the same flags.

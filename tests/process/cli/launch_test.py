@@ -136,7 +136,7 @@ def flood_is_shown_whole_and_in_bounded_memory(s):
                     pass
     assert process.wait(sandbox.DEADLINE_S) == 0
     assert lines == -(-50_000_000 // 41), lines
-    assert peak < 200_000, f"{peak} kB"
+    assert sandbox.SANITIZED or peak < 200_000, f"{peak} kB"
 
 
 def reader_that_goes_away_ends_the_job(s):

@@ -135,6 +135,27 @@ TEST_F(ControlDeath, ADaemonThatIsKilledIsReplacedAndNothingIsLost) {
   EXPECT_TRUE(AwaitDaemonEnd());
 }
 
+TEST_F(ControlDeath, OutputAndEndOfWorkersThatEndWhileThereIsNoDaemonAreNotLost) {
+  ASSERT_TRUE(StartDaemon().ok());
+  const StartedJob job = Submit(Spec(absl::StrCat(kWorker, "; echo last words >&2; exit 7")));
+  FrontEnd front(job.job_socket, {.output = true, .owner = true});
+  const pid_t first = Worker(0, 0);
+  const pid_t second = Worker(0, 1);
+  KillDaemon();
+  Go();
+  WaitUntil([&] { return !Alive(first) && !Alive(second); }, "the workers' end");
+  ASSERT_TRUE(StartDaemon({"--private", "--adopt", job.job_id}).ok());
+  const auto ended = front.AwaitEnd();
+  ASSERT_TRUE(ended.has_value()) << front.end_status();
+  EXPECT_EQ(ended->outcome, "failed") << ended->reason;
+  EXPECT_THAT(ended->summary, HasSubstr("| last words"));
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(front.Output(rank), "epoch 0\nlast\n");
+    EXPECT_EQ(front.Output(rank, 2), "last words\n");
+  }
+  EXPECT_TRUE(AwaitDaemonEnd());
+}
+
 TEST_F(ControlDeath, AUsersDaemonTakesOverItsOwnJobsWhenItComesBack) {
   ASSERT_TRUE(StartDaemon({}).ok());
   const StartedJob job = Submit(Spec(kWorker));

@@ -138,8 +138,7 @@ void Control::TearDown() {
     ::kill(daemon_.pid, SIGKILL);
     ::waitpid(daemon_.pid, nullptr, 0);
   }
-  const bool clean = ProcessesNaming(folder_).empty();
-  EXPECT_TRUE(clean) << "processes of the test were left running";
+  WaitUntil([&] { return ProcessesNaming(folder_).empty(); }, "the test's processes to end");
   for (const pid_t pid : ProcessesNaming(folder_)) ::kill(pid, SIGKILL);
   if (!job_.job_id.empty()) {
     EXPECT_FALSE(std::filesystem::exists(ShimSocket(job_.job_id))) << "a socket was left";

@@ -152,7 +152,7 @@ TEST_F(Control, AGpuIsGivenToOneJobAtATime) {
   EXPECT_THAT(std::string(second.message()), HasSubstr(job.job_id));
   EXPECT_TRUE(JobClient(job.job_socket).Stop({"the test", false, true}).ok());
   ASSERT_TRUE(front.AwaitEnd().has_value());
-  WaitUntil([&] { return daemon.Describe()->jobs.empty(); }, "the daemon to be done");
+  WaitUntil([&] { return ProcessOf("train-shim") == 0; }, "the first job's shim to be gone");
   spec.command = {"/bin/true"};
   const StartedJob third = Submit(spec);
   EXPECT_EQ(FrontEnd(third.job_socket, {}).AwaitEnd()->outcome, "succeeded");

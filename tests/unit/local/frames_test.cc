@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 std::vector<Frame> Samples() {
   const Exit exit{Exit::Kind::kSignaled, 11, true, true, "start worker rank 3: no"};
   const Shard shard{3, "shard-00003", 1ull << 40, "xxh3-128:00"};
-  const SlotState slot{3, 1, 4711, true, exit, -5};
+  const SlotState slot{3, 1, 4711, true, exit, -5, "tail", "{}"};
   const Exchange exchange{2, 1, "gloo/1", std::string("a\0b", 3), 77};
   return {
       Hello{kFrameVersion, -9, 4},
