@@ -115,10 +115,11 @@ BucketPlan PlanBuckets(const std::vector<int64_t>& bytes, const std::vector<int>
     filled += size;
   }
   plan.reason = absl::StrFormat(
-      "%d gradient buckets of at most %s (ten times the latency of %.0f us at %.2f GB/s), the last "
+      "%d gradient bucket%s of at most %s (ten times the latency of %.0f us at %.2f GB/s), the "
+      "last "
       "of %s because nothing hides it",
-      plan.buckets.size(), Size(plan.cap_bytes), link.latency_seconds * 1e6,
-      link.bytes_per_second * 1e-9,
+      plan.buckets.size(), plan.buckets.size() == 1 ? "" : "s", Size(plan.cap_bytes),
+      link.latency_seconds * 1e6, link.bytes_per_second * 1e-9,
       Size(plan.buckets.empty() ? 0 : Total(bytes, plan.buckets.back())));
   return plan;
 }

@@ -13,6 +13,7 @@
 #include "runtime/worker/gloo_mesh.h"
 #include "runtime/worker/network_interface.h"
 #include "runtime/worker/rank_order_sum.h"
+#include "runtime/worker/shape_exchange.h"
 #include "runtime/worker/shared_reduce.h"
 
 namespace trainctl {
@@ -66,6 +67,7 @@ class GlooCommunicator : public Communicator {
             mesh_->PostReceive(peer.inbox, kInboxSlot, piece * kPieceBytes, kPieceBytes));
       }
     }
+    RETURN_IF_ERROR(shapes_.Open(mesh_.get(), rank_, size_, kInboxPieces));
     session_.OnLost(
         [this](absl::string_view reason) { mesh_->Fail(absl::UnavailableError(reason)); });
     return mesh_->status();
@@ -75,8 +77,7 @@ class GlooCommunicator : public Communicator {
   absl::Status ShareMemory(std::unique_ptr<SharedReduce> shared) {
     const char mine = shared != nullptr ? 1 : 0;
     std::vector<char> all(static_cast<size_t>(size_));
-    deadline_ = Now() + timeout_;
-    what_ = "agree on shared memory";
+    patience_ = {"agree on shared memory", timeout_, Now() + timeout_};
     RETURN_IF_ERROR(Gather(&mine, all.data(), 1));
     if (std::count(all.begin(), all.end(), 1) != size_) return absl::OkStatus();
     shared_ = std::move(shared);
@@ -95,12 +96,12 @@ class GlooCommunicator : public Communicator {
   }
   absl::Status ReduceScatterSum(const float* data, float* out, size_t count) override;
   absl::Status AllGather(const void* in, void* out, size_t bytes) override {
-    return Recorded(CollectiveOp::kAllGather, "all-gather", bytes * static_cast<size_t>(size_),
+    return Recorded(CollectiveOp::kAllGather, bytes * static_cast<size_t>(size_),
                     ElementType::kBytes, -1, [&] { return Gather(in, out, bytes); });
   }
   absl::Status Broadcast(void* data, size_t bytes, int root) override;
   absl::Status Barrier() override {
-    return Recorded(CollectiveOp::kBarrier, "barrier", 0, ElementType::kBytes, -1, [&] {
+    return Recorded(CollectiveOp::kBarrier, 0, ElementType::kBytes, -1, [&] {
       const char mine = 0;
       std::vector<char> all(static_cast<size_t>(size_));
       return Gather(&mine, all.data(), 1);
@@ -120,15 +121,17 @@ class GlooCommunicator : public Communicator {
   };
 
   template <typename Body>
-  absl::Status Recorded(CollectiveOp op, absl::string_view name, size_t bytes, ElementType type,
-                        int bucket, const Body& body) {
+  absl::Status Recorded(CollectiveOp op, size_t bytes, ElementType type, int bucket,
+                        const Body& body) {
     RETURN_IF_ERROR(mesh_->status());
     CollectiveScope scope(&session_.page(), op, bytes, type, bucket);
-    what_ = absl::StrCat(name, " number ", scope.sequence());
-    deadline_ = Now() + timeout_;
+    shapes_.Begin({++collectives_, bytes, op, type});
+    patience_ = {absl::StrCat(CollectiveOpName(op), " number ", collectives_), timeout_,
+                 Now() + timeout_};
     absl::Status result = body();
     if (!result.ok()) {
       scope.LeaveOpen();
+      mesh_->Fail(result);
       mesh_->Close();
     }
     for (Peer& peer : peers_) peer.data = GlooMesh::Buffer();
@@ -146,19 +149,17 @@ class GlooCommunicator : public Communicator {
     ++peer.sends;
     return mesh_->Send(peer.data, slot, offset, bytes);
   }
-  absl::Status WaitSent(Peer& peer, size_t leave = 0) {
-    for (; peer.sends > leave; --peer.sends) {
-      RETURN_IF_ERROR(mesh_->WaitSent(peer.data, deadline_, what_));
-    }
-    return absl::OkStatus();
-  }
   absl::Status WaitAllSent() {
-    for (Peer& peer : peers_) RETURN_IF_ERROR(WaitSent(peer));
-    return absl::OkStatus();
+    for (Peer& peer : peers_) {
+      for (; peer.sends > 0; --peer.sends) {
+        RETURN_IF_ERROR(mesh_->WaitSent(peer.data, patience_));
+      }
+    }
+    return shapes_.WaitSent(patience_);
   }
   // The next piece of this peer; valid until GiveBack.
   absl::StatusOr<const void*> Take(Peer& peer) {
-    RETURN_IF_ERROR(mesh_->WaitReceived(peer.inbox, deadline_, what_));
+    RETURN_IF_ERROR(mesh_->WaitReceived(peer.inbox, patience_));
     return reinterpret_cast<const char*>(peer.memory.data()) +
            (peer.next % kInboxPieces) * kPieceBytes;
   }
@@ -177,12 +178,17 @@ class GlooCommunicator : public Communicator {
 
   template <typename T>
   absl::Status AllReduce(T* data, size_t count, ElementType type, int bucket) {
-    return Recorded(CollectiveOp::kAllReduce, "all-reduce", count * sizeof(T), type, bucket, [&] {
-      if (count == 0 || size_ == 1) return absl::OkStatus();
+    return Recorded(CollectiveOp::kAllReduce, count * sizeof(T), type, bucket, [&] {
+      if (size_ == 1) return absl::OkStatus();
       if (shared_ != nullptr) {
-        return shared_->AllReduceSum(data, count, deadline_, [this](int peer, Instant deadline) {
-          return mesh_->Check(peer, deadline, what_);
-        });
+        return shared_->AllReduceSum(
+            data, count, shapes_.own(), patience_.deadline,
+            [this](int peer, Instant) { return mesh_->Check(peer, patience_); });
+      }
+      RETURN_IF_ERROR(shapes_.SendToAll());
+      if (count == 0) {
+        RETURN_IF_ERROR(shapes_.CheckAll(patience_));
+        return WaitAllSent();
       }
       RETURN_IF_ERROR(Register(data, count * sizeof(T)));
       const size_t limit = size_ == 2 ? kOneHopBytesTwoRanks : kOneHopBytes;
@@ -209,6 +215,7 @@ class GlooCommunicator : public Communicator {
   absl::Status OneHop(T* data, size_t count) {
     for (Peer& peer : peers_) RETURN_IF_ERROR(Send(peer, kInboxSlot, 0, count * sizeof(T)));
     RETURN_IF_ERROR(WaitAllSent());
+    RETURN_IF_ERROR(shapes_.CheckAll(patience_));
     return SumPiece(data, data, count);
   }
 
@@ -241,6 +248,7 @@ class GlooCommunicator : public Communicator {
       }
     }
     RETURN_IF_ERROR(SendChunks<T>(chunks));
+    RETURN_IF_ERROR(shapes_.CheckAll(patience_));
     const Range& own = chunks[static_cast<size_t>(rank_)];
     for (size_t at = own.begin; at < own.end; at += elements) {
       const size_t n = std::min(elements, own.end - at);
@@ -252,7 +260,7 @@ class GlooCommunicator : public Communicator {
     for (Peer& peer : peers_) {
       const Range& chunk = chunks[static_cast<size_t>(peer.rank)];
       for (size_t at = chunk.begin; at < chunk.end; at += elements) {
-        RETURN_IF_ERROR(mesh_->WaitReceived(peer.data, deadline_, what_));
+        RETURN_IF_ERROR(mesh_->WaitReceived(peer.data, patience_));
       }
     }
     return WaitAllSent();
@@ -267,35 +275,42 @@ class GlooCommunicator : public Communicator {
   const int size_;
   const Duration timeout_;
   std::vector<Peer> peers_;  // starting after this rank, so that not all send to one rank at once
-  std::string what_;
-  Instant deadline_;
+  Patience patience_;
+  uint64_t collectives_ = 0;
+  ShapeExchange shapes_;
 };
 
 absl::Status GlooCommunicator::ReduceScatterSum(const float* data, float* out, size_t count) {
   const size_t bytes = count * sizeof(float) * static_cast<size_t>(size_);
-  return Recorded(CollectiveOp::kReduceScatter, "reduce-scatter", bytes, ElementType::kFloat32, -1,
-                  [&] {
-                    std::vector<Range> chunks;
-                    for (size_t rank = 0; rank < static_cast<size_t>(size_); ++rank) {
-                      chunks.push_back({rank * count, (rank + 1) * count});
-                    }
-                    RETURN_IF_ERROR(Register(data, bytes));
-                    RETURN_IF_ERROR(SendChunks<float>(chunks));
-                    const float* own = data + chunks[static_cast<size_t>(rank_)].begin;
-                    const size_t elements = kPieceBytes / sizeof(float);
-                    for (size_t at = 0; at < count; at += elements) {
-                      RETURN_IF_ERROR(SumPiece(own + at, out + at, std::min(elements, count - at)));
-                    }
-                    return WaitAllSent();
-                  });
+  return Recorded(CollectiveOp::kReduceScatter, bytes, ElementType::kFloat32, -1, [&] {
+    std::vector<Range> chunks;
+    for (size_t rank = 0; rank < static_cast<size_t>(size_); ++rank) {
+      chunks.push_back({rank * count, (rank + 1) * count});
+    }
+    RETURN_IF_ERROR(shapes_.SendToAll());
+    RETURN_IF_ERROR(Register(data, bytes));
+    RETURN_IF_ERROR(SendChunks<float>(chunks));
+    RETURN_IF_ERROR(shapes_.CheckAll(patience_));
+    const float* own = data + chunks[static_cast<size_t>(rank_)].begin;
+    const size_t elements = kPieceBytes / sizeof(float);
+    for (size_t at = 0; at < count; at += elements) {
+      RETURN_IF_ERROR(SumPiece(own + at, out + at, std::min(elements, count - at)));
+    }
+    return WaitAllSent();
+  });
 }
 
 absl::Status GlooCommunicator::Gather(const void* in, void* out, size_t bytes) {
-  if (bytes == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(shapes_.SendToAll());
+  if (bytes == 0) {
+    RETURN_IF_ERROR(shapes_.CheckAll(patience_));
+    return WaitAllSent();
+  }
   char* const all = static_cast<char*>(out);
   std::memmove(all + bytes * static_cast<size_t>(rank_), in, bytes);
   RETURN_IF_ERROR(Register(out, bytes * static_cast<size_t>(size_)));
   const bool small = bytes <= kPieceBytes;
+  if (!small) RETURN_IF_ERROR(shapes_.CheckAll(patience_));
   for (Peer& peer : peers_) {
     if (small) continue;
     RETURN_IF_ERROR(
@@ -305,38 +320,41 @@ absl::Status GlooCommunicator::Gather(const void* in, void* out, size_t bytes) {
     RETURN_IF_ERROR(
         Send(peer, small ? kInboxSlot : kDataSlot, bytes * static_cast<size_t>(rank_), bytes));
   }
+  if (small) RETURN_IF_ERROR(shapes_.CheckAll(patience_));
   for (Peer& peer : peers_) {
     if (small) {
       ASSIGN_OR_RETURN(const void* piece, Take(peer));
       std::memcpy(all + bytes * static_cast<size_t>(peer.rank), piece, bytes);
       RETURN_IF_ERROR(GiveBack(peer));
     } else {
-      RETURN_IF_ERROR(mesh_->WaitReceived(peer.data, deadline_, what_));
+      RETURN_IF_ERROR(mesh_->WaitReceived(peer.data, patience_));
     }
   }
   return WaitAllSent();
 }
 
 absl::Status GlooCommunicator::Broadcast(void* data, size_t bytes, int root) {
-  return Recorded(CollectiveOp::kBroadcast, "broadcast", bytes, ElementType::kBytes, -1,
-                  [&]() -> absl::Status {
-                    if (bytes == 0 || size_ == 1) return absl::OkStatus();
-                    RETURN_IF_ERROR(Register(data, bytes));
-                    const bool small = bytes <= kPieceBytes;
-                    for (Peer& peer : peers_) {
-                      if (rank_ == root) {
-                        RETURN_IF_ERROR(Send(peer, small ? kInboxSlot : kDataSlot, 0, bytes));
-                      } else if (peer.rank == root && small) {
-                        ASSIGN_OR_RETURN(const void* piece, Take(peer));
-                        std::memcpy(data, piece, bytes);
-                        RETURN_IF_ERROR(GiveBack(peer));
-                      } else if (peer.rank == root) {
-                        RETURN_IF_ERROR(mesh_->PostReceive(peer.data, kDataSlot, 0, bytes));
-                        RETURN_IF_ERROR(mesh_->WaitReceived(peer.data, deadline_, what_));
-                      }
-                    }
-                    return WaitAllSent();
-                  });
+  return Recorded(CollectiveOp::kBroadcast, bytes, ElementType::kBytes, -1, [&]() -> absl::Status {
+    if (size_ == 1) return absl::OkStatus();
+    if (bytes > 0) RETURN_IF_ERROR(Register(data, bytes));
+    const bool small = bytes <= kPieceBytes;
+    for (Peer& peer : peers_) {
+      if (rank_ == root) RETURN_IF_ERROR(shapes_.Send(peer.rank));
+      if (rank_ != root && peer.rank == root) RETURN_IF_ERROR(shapes_.Check(root, patience_));
+      if (bytes == 0) continue;
+      if (rank_ == root) {
+        RETURN_IF_ERROR(Send(peer, small ? kInboxSlot : kDataSlot, 0, bytes));
+      } else if (peer.rank == root && small) {
+        ASSIGN_OR_RETURN(const void* piece, Take(peer));
+        std::memcpy(data, piece, bytes);
+        RETURN_IF_ERROR(GiveBack(peer));
+      } else if (peer.rank == root) {
+        RETURN_IF_ERROR(mesh_->PostReceive(peer.data, kDataSlot, 0, bytes));
+        RETURN_IF_ERROR(mesh_->WaitReceived(peer.data, patience_));
+      }
+    }
+    return WaitAllSent();
+  });
 }
 
 // One exchange for both: the address of this rank's mesh, and where rank 0's shared memory lies.

@@ -9,6 +9,7 @@
 #include <exception>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
@@ -190,23 +191,26 @@ void GlooMesh::OnChange(std::function<void()> callback) {
   on_change_ = std::move(callback);
 }
 
-absl::Status GlooMesh::LeftOrLate(int peer, bool left, absl::string_view what) {
+absl::Status GlooMesh::LeftOrLate(int peer, bool left, const Patience& patience) {
   if (left) {
-    SetFailure(absl::UnavailableError(
-        absl::StrCat(what, ": rank ", peer, " has ended its part while others wait for it")));
-  } else {
-    SetFailure(
-        absl::DeadlineExceededError(absl::StrCat(what, ": nothing from rank ", peer, " in time")));
+    SetFailure(absl::UnavailableError(absl::StrCat(
+        patience.what, ": rank ", peer, " has ended its part while others wait for it")));
+    return failure_;
   }
+  absl::Status late = absl::DeadlineExceededError(
+      absl::StrCat(patience.what, ": rank ", peer, " did not come within the time-out of ",
+                   ToSeconds(patience.timeout), " s; it is stopped, hangs or is far behind"));
+  late.SetPayload(kAbsentRank, absl::Cord(absl::StrCat(peer)));
+  SetFailure(std::move(late));
   return failure_;
 }
 
-absl::Status GlooMesh::Check(int peer, Instant deadline, absl::string_view what) {
+absl::Status GlooMesh::Check(int peer, const Patience& patience) {
   MutexLock lock(&mutex_);
   if (!failure_.ok()) return failure_;
   const bool left = left_[static_cast<size_t>(peer)] != 0;
-  if (!left && Now() < deadline) return absl::OkStatus();
-  return LeftOrLate(peer, left, what);
+  if (!left && Now() < patience.deadline) return absl::OkStatus();
+  return LeftOrLate(peer, left, patience);
 }
 
 absl::Status GlooMesh::status() const {
@@ -250,16 +254,15 @@ absl::Status GlooMesh::Send(Buffer& buffer, uint64_t slot, size_t offset, size_t
   return sent;
 }
 
-absl::Status GlooMesh::WaitReceived(Buffer& buffer, Instant deadline, absl::string_view what) {
-  return Wait(buffer, Direction::kReceive, deadline, what);
+absl::Status GlooMesh::WaitReceived(Buffer& buffer, const Patience& patience) {
+  return Wait(buffer, Direction::kReceive, patience);
 }
 
-absl::Status GlooMesh::WaitSent(Buffer& buffer, Instant deadline, absl::string_view what) {
-  return Wait(buffer, Direction::kSend, deadline, what);
+absl::Status GlooMesh::WaitSent(Buffer& buffer, const Patience& patience) {
+  return Wait(buffer, Direction::kSend, patience);
 }
 
-absl::Status GlooMesh::Wait(Buffer& buffer, Direction direction, Instant deadline,
-                            absl::string_view what) {
+absl::Status GlooMesh::Wait(Buffer& buffer, Direction direction, const Patience& patience) {
   bool left = false;
   {
     MutexLock lock(&mutex_);
@@ -267,7 +270,7 @@ absl::Status GlooMesh::Wait(Buffer& buffer, Direction direction, Instant deadlin
     left = left_[static_cast<size_t>(buffer.peer_)] != 0;
     waiting_ = &buffer;
     waiting_for_ = direction;
-    waiting_until_ = left ? Instant{} : deadline;
+    waiting_until_ = left ? Instant{} : patience.deadline;
   }
   bool completed = false;
   const auto wait_until = [&](std::chrono::milliseconds timeout) {
@@ -276,9 +279,9 @@ absl::Status GlooMesh::Wait(Buffer& buffer, Direction direction, Instant deadlin
                                                    : buffer.gloo_->waitSend(nullptr, timeout);
     });
   };
-  const auto patience =
-      std::chrono::ceil<std::chrono::milliseconds>(std::max(deadline - Now(), Duration::zero()));
-  absl::Status waited = wait_until(left ? std::chrono::milliseconds(0) : patience);
+  const auto remaining = std::chrono::ceil<std::chrono::milliseconds>(
+      std::max(patience.deadline - Now(), Duration::zero()));
+  absl::Status waited = wait_until(left ? std::chrono::milliseconds(0) : remaining);
   if (waited.ok() && !completed) {
     MutexLock lock(&mutex_);
     left = left_[static_cast<size_t>(buffer.peer_)] != 0;
@@ -292,9 +295,9 @@ absl::Status GlooMesh::Wait(Buffer& buffer, Direction direction, Instant deadlin
   waiting_ = nullptr;
   if (completed) return absl::OkStatus();
   if (!failure_.ok()) return failure_;
-  if (left || Now() >= deadline) return LeftOrLate(buffer.peer_, left, what);
+  if (left || Now() >= patience.deadline) return LeftOrLate(buffer.peer_, left, patience);
   SetFailure(absl::UnavailableError(
-      absl::StrCat(what, ": lost rank ", buffer.peer_, " (", waited.message(), ")")));
+      absl::StrCat(patience.what, ": lost rank ", buffer.peer_, " (", waited.message(), ")")));
   return failure_;
 }
 

@@ -27,6 +27,16 @@
 
 namespace trainctl {
 
+// How long a wait may last, and what it is for.
+struct Patience {
+  std::string what;  // names the operation in messages
+  Duration timeout;
+  Instant deadline;  // the end of `timeout`
+};
+
+// A rank that did not come in time is named in a payload of the status under this key, in decimal.
+inline constexpr char kAbsentRank[] = "trainctl/absent-rank";
+
 class GlooMesh {
  public:
   // Gives this rank's address text to the others and returns all ranks' texts, by rank.
@@ -56,17 +66,16 @@ class GlooMesh {
   absl::Status PostReceive(Buffer& buffer, uint64_t slot, size_t offset, size_t bytes);
   absl::Status Send(Buffer& buffer, uint64_t slot, size_t offset, size_t bytes);
   // Wait for one transfer each, in the order in which they were started. DEADLINE_EXCEEDED and
-  // UNAVAILABLE name the peer. `what` names the operation in the message.
-  absl::Status WaitReceived(Buffer& buffer, Instant deadline, absl::string_view what);
-  absl::Status WaitSent(Buffer& buffer, Instant deadline, absl::string_view what);
+  // UNAVAILABLE name the peer.
+  absl::Status WaitReceived(Buffer& buffer, const Patience& patience);
+  absl::Status WaitSent(Buffer& buffer, const Patience& patience);
 
   // The first failure wins; every call after it returns that.
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_);
   // For waits that go past the mesh (shared memory): whether waiting on for `peer` makes sense. If
   // not, fails the mesh as a wait of its own would and returns that.
-  absl::Status Check(int peer, Instant deadline, absl::string_view what)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Check(int peer, const Patience& patience) ABSL_LOCKS_EXCLUDED(mutex_);
   // Called, on any thread, whenever Check may answer differently from before. Set it first.
   void OnChange(std::function<void()> callback) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends all connections, so that nothing more arrives and the others notice. REQUIRES: failed.
@@ -83,10 +92,10 @@ class GlooMesh {
   void FindDeadPeer(absl::string_view found);
   void TakeGoodbyes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Leave();
-  absl::Status Wait(Buffer& buffer, Direction direction, Instant deadline, absl::string_view what)
+  absl::Status Wait(Buffer& buffer, Direction direction, const Patience& patience)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void SetFailure(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status LeftOrLate(int peer, bool left, absl::string_view what)
+  absl::Status LeftOrLate(int peer, bool left, const Patience& patience)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeWaiter() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool EverybodyLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

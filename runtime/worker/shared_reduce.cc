@@ -67,6 +67,7 @@ struct SharedReduce::Control {
   std::atomic<uint32_t> sums;      // pieces of which it has summed its part
   std::atomic<uint32_t> doorbell;  // changes whenever this rank should look again
   std::atomic<uint32_t> asleep;
+  CollectiveShape shapes[2];  // of a piece, while its terms lie there
 };
 
 namespace {
@@ -188,15 +189,26 @@ absl::Status SharedReduce::WaitFor(int rank, bool sums, uint32_t piece, Instant 
   return absl::OkStatus();
 }
 
+absl::Status SharedReduce::WaitForTerms(int rank, uint32_t piece, Instant deadline,
+                                        const Check& check) {
+  RETURN_IF_ERROR(WaitFor(rank, /*sums=*/false, piece, deadline, check));
+  return CompareShapes(rank_, shape_, rank, control(rank).shapes[piece % 2]);
+}
+
+void SharedReduce::PublishTerms(uint32_t piece) {
+  control(rank_).shapes[piece % 2] = shape_;
+  Publish(/*sums=*/false, piece + 1);
+}
+
 template <typename T>
 absl::Status SharedReduce::OneHop(T* data, size_t count, Instant deadline, const Check& check) {
   const uint32_t piece = pieces_++;
   RETURN_IF_ERROR(AwaitSums(piece - 2, deadline, check));
   std::memcpy(Terms(rank_, piece), data, count * sizeof(T));
-  Publish(/*sums=*/false, piece + 1);
+  PublishTerms(piece);
   std::vector<const T*> sources;
   for (int rank = 0; rank < ranks_; ++rank) {
-    if (rank != rank_) RETURN_IF_ERROR(WaitFor(rank, /*sums=*/false, piece, deadline, check));
+    if (rank != rank_) RETURN_IF_ERROR(WaitForTerms(rank, piece, deadline, check));
     sources.push_back(reinterpret_cast<const T*>(Terms(rank, piece)));
   }
   SumInRankOrder(sources, data, count);
@@ -224,7 +236,7 @@ absl::Status SharedReduce::GiveTerms(const T* data, size_t count, uint32_t piece
   const size_t after = own.begin + own.size;
   std::memcpy(terms, data, own.begin * sizeof(T));
   std::memcpy(terms + after, data + after, (count - after) * sizeof(T));
-  Publish(/*sums=*/false, piece + 1);
+  PublishTerms(piece);
   return absl::OkStatus();
 }
 
@@ -238,7 +250,7 @@ absl::Status SharedReduce::SumPart(T* data, size_t count, uint32_t piece, Instan
       sources.push_back(data + own.begin);
       continue;
     }
-    RETURN_IF_ERROR(WaitFor(rank, /*sums=*/false, piece, deadline, check));
+    RETURN_IF_ERROR(WaitForTerms(rank, piece, deadline, check));
     sources.push_back(reinterpret_cast<const T*>(Terms(rank, piece)) + own.begin);
   }
   SumInRankOrder(sources, data + own.begin, own.size);
@@ -262,8 +274,9 @@ absl::Status SharedReduce::TakeSums(T* data, size_t count, uint32_t piece, Insta
 }
 
 template <typename T>
-absl::Status SharedReduce::AllReduceSum(T* data, size_t count, Instant deadline,
-                                        const Check& check) {
+absl::Status SharedReduce::AllReduceSum(T* data, size_t count, const CollectiveShape& shape,
+                                        Instant deadline, const Check& check) {
+  shape_ = shape;
   if (count * sizeof(T) <= kOneHopBytes) return OneHop(data, count, deadline, check);
   const size_t elements = kPieceBytes / sizeof(T);
   const size_t pieces = (count + elements - 1) / elements;
@@ -283,7 +296,9 @@ absl::Status SharedReduce::AllReduceSum(T* data, size_t count, Instant deadline,
   return absl::OkStatus();
 }
 
-template absl::Status SharedReduce::AllReduceSum(float*, size_t, Instant, const Check&);
-template absl::Status SharedReduce::AllReduceSum(double*, size_t, Instant, const Check&);
+template absl::Status SharedReduce::AllReduceSum(float*, size_t, const CollectiveShape&, Instant,
+                                                 const Check&);
+template absl::Status SharedReduce::AllReduceSum(double*, size_t, const CollectiveShape&, Instant,
+                                                 const Check&);
 
 }  // namespace trainctl

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/time.h"
+#include "runtime/worker/collective_shape.h"
 
 namespace trainctl {
 
@@ -32,9 +33,10 @@ class SharedReduce {
   const std::string& location() const { return location_; }
 
   // Collective, in place; one thread at a time. T: float or double. `check` is asked before every
-  // sleep and after every wake-up.
+  // sleep and after every wake-up. INVALID_ARGUMENT: another rank's `shape` differs.
   template <typename T>
-  absl::Status AllReduceSum(T* data, size_t count, Instant deadline, const Check& check);
+  absl::Status AllReduceSum(T* data, size_t count, const CollectiveShape& shape, Instant deadline,
+                            const Check& check);
 
   // Any thread: lets a waiting AllReduceSum ask `check` again.
   void Wake();
@@ -48,6 +50,8 @@ class SharedReduce {
   char* Terms(int rank, uint32_t piece) const;  // what a rank gave for a piece
   char* Sums(uint32_t piece) const;             // of a piece, each part written by its owner
   absl::Status WaitFor(int rank, bool sums, uint32_t piece, Instant deadline, const Check& check);
+  absl::Status WaitForTerms(int rank, uint32_t piece, Instant deadline, const Check& check);
+  void PublishTerms(uint32_t piece);
   void Publish(bool sums, uint32_t pieces);
 
   template <typename T>
@@ -67,7 +71,8 @@ class SharedReduce {
   const int rank_;
   const int ranks_;
   std::string location_;
-  uint32_t pieces_ = 0;  // so far; wraps
+  uint32_t pieces_ = 0;    // so far; wraps
+  CollectiveShape shape_;  // of the collective that runs
 };
 
 }  // namespace trainctl

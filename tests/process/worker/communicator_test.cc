@@ -2,14 +2,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -20,6 +23,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/worker/gloo_mesh.h"
 #include "tests/process/worker/fake_supervisor.h"
 
 namespace trainctl {
@@ -184,6 +188,8 @@ TEST_P(EitherWay, AWaitThatTakesTooLongNamesTheRankWaitedFor) {
         EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
         EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
         EXPECT_THAT(std::string(status.message()), HasSubstr("all-reduce number 1"));
+        EXPECT_THAT(std::string(status.message()), HasSubstr("0.05 s"));
+        EXPECT_EQ(status.GetPayload(kAbsentRank), absl::Cord("1"));
         over.Notify();
       },
       options_);
@@ -201,6 +207,54 @@ TEST_P(EitherWay, ARankThatLeavesInTheMiddleEndsTheOthersWait) {
         EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
       },
       options_);
+}
+
+// Ranks that call collectives of different sizes, or different ones: neither a crash nor a wrong
+// sum.
+TEST_P(EitherWay, UnevenCallsAreAnErrorThatNamesRanksAndSizes) {
+  using Call = std::function<absl::Status(Communicator&, std::vector<float> & memory)>;
+  const auto all_reduce = [](size_t count) -> Call {
+    return [count](Communicator& c, auto& memory) { return c.AllReduceSum(memory.data(), count); };
+  };
+  const auto gather = [](size_t bytes) -> Call {
+    return [bytes](Communicator& c, auto& memory) {
+      return c.AllGather(memory.data() + memory.size() / 2, memory.data(), bytes);
+    };
+  };
+  const auto broadcast = [](size_t bytes) -> Call {
+    return [bytes](Communicator& c, auto& memory) {
+      absl::Status status = c.Broadcast(memory.data(), bytes, 0);
+      status.Update(c.Barrier());  // the root of a broadcast waits for nobody
+      return status;
+    };
+  };
+  constexpr size_t kLarge = 2 << 20;
+  const std::vector<std::pair<Call, Call>> cases = {
+      {all_reduce(10), all_reduce(11)},     {all_reduce(0), all_reduce(1)},
+      {all_reduce(10), all_reduce(kLarge)}, {all_reduce(kLarge - 7), all_reduce(kLarge)},
+      {gather(40), all_reduce(10)},         {gather(4), gather(8)},
+      {gather(kLarge), gather(kLarge + 1)}, {gather(4), gather(kLarge)},
+      {broadcast(4), broadcast(8)},         {broadcast(kLarge + 1), broadcast(kLarge)},
+      {broadcast(4), broadcast(kLarge)},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    std::array<absl::Status, 2> ends;
+    RunRanks(
+        2,
+        [&](Session&, Communicator& communicator) {
+          std::vector<float> memory(2 * kLarge);
+          const int rank = communicator.rank();
+          ends[rank] = (rank == 0 ? cases[i].first : cases[i].second)(communicator, memory);
+        },
+        options_);
+    int named = 0;
+    for (const absl::Status& end : ends) {
+      EXPECT_FALSE(end.ok()) << "case " << i;
+      named += absl::IsInvalidArgument(end) && absl::StrContains(end.message(), "rank 0 is at") +
+                                                   absl::StrContains(end.message(), "rank 1 is at");
+    }
+    EXPECT_GE(named, 1) << "case " << i << ": " << ends[0] << "; " << ends[1];
+  }
 }
 
 TEST(Communicator, WhatWasSentLastArrivesAlthoughTheSenderEnds) {

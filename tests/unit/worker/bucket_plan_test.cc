@@ -76,6 +76,11 @@ TEST(BucketPlan, GivesItsReasonWithFigures) {
             "the last of 391 KiB because nothing hides it");
 }
 
+TEST(BucketPlan, CountsASingleBucketInTheSingular) {
+  EXPECT_THAT(PlanBuckets({10, 10}, {1, 0}, 2, kLoopback, 0).reason,
+              testing::StartsWith("1 gradient bucket of"));
+}
+
 TEST(BucketPlan, SurvivesItsText) {
   BucketPlan plan = PlanBuckets(std::vector<int64_t>(10, 400'000), Reverse(10), 2, kLoopback, 0.01);
   plan.final = true;
