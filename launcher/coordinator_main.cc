@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -13,6 +14,7 @@
 #include "launcher/driver.h"
 #include "launcher/job_service.h"
 #include "runtime/base/file.h"
+#include "runtime/base/flags.h"
 #include "runtime/base/log.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/places.h"
@@ -46,7 +48,8 @@ int Main(int argc, char** argv) {
   CLI::App app{
       "train-coordinator: coordinates one job. Started by traind; trainctl stop ends the job.\n\n"
       "Example: train-coordinator --job-folder /var/lib/trainctl/jobs/ab12 --socket "
-      "/run/trainctl/ab12.job"};
+      "/run/trainctl/ab12.job",
+      "train-coordinator"};
   app.set_version_flag("--version", absl::StrCat("train-coordinator ", TRAINCTL_VERSION));
   std::string job_folder;
   std::string socket;
@@ -57,7 +60,7 @@ int Main(int argc, char** argv) {
   app.add_option("--socket", socket, "listen at this unix socket")->required()->type_name("PATH");
   app.add_option("--ready-fd", ready_fd, "write one line to this descriptor when listening")
       ->type_name("FD");
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> ended = ParseFlags(app, argc, argv)) return *ended;
   const absl::StatusOr<int> status = Run(job_folder, socket, ready_fd);
   if (status.ok()) return *status;
   LogError("coordinate the job in ", job_folder, ": ", status.status().message());

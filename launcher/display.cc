@@ -51,13 +51,11 @@ void Display::Show(const JobUpdate& update, Instant now) {
     console_->Out(UpdateJson(update));
     return;
   }
+  // Metrics are in the closing summary.
   if (const auto* announce = std::get_if<Announce>(&update)) {
     WriteMessage(announce->text, announce->level);
   } else if (const auto* progress = std::get_if<ProgressSeen>(&update)) {
     ShowProgress(*progress, now);
-  } else if (const auto* metric = std::get_if<MetricSeen>(&update)) {
-    WriteMessage(absl::StrCat(metric->name, " ", NumberText(metric->value)),
-                 Announce::Level::kInfo);
   } else if (const auto* note = std::get_if<NoteSeen>(&update)) {
     WriteMessage(absl::StrCat("rank ", note->rank, ": ", note->text), Announce::Level::kInfo);
   } else if (const auto* end = std::get_if<JobEnded>(&update)) {

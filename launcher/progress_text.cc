@@ -28,7 +28,9 @@ std::string SecondsText(double seconds) {
   return absl::StrFormat("%d:%02d", whole / 60, whole % 60);
 }
 
-std::string NumberText(double value) { return absl::StrFormat("%.6g", value); }
+std::string CountText(int64_t count, absl::string_view noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
 
 double SecondsLeft(const ProgressSeen& progress) {
   if (progress.total_steps == 0 || progress.step == 0 || progress.samples == 0 ||
@@ -50,7 +52,7 @@ std::string ProgressText(const ProgressSeen& progress) {
   if (progress.total_steps > 0) {
     absl::StrAppend(&text, "/", progress.total_steps);
   }
-  if (progress.step > 0) {
+  if (progress.loss != 0) {  // 0: no step of this epoch is done yet
     absl::StrAppend(&text, absl::StrFormat("  loss %.4g", progress.loss));
   }
   if (progress.samples_per_second > 0) {

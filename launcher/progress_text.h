@@ -2,15 +2,17 @@
 #ifndef TRAINCTL_LAUNCHER_PROGRESS_TEXT_H_
 #define TRAINCTL_LAUNCHER_PROGRESS_TEXT_H_
 
+#include <cstdint>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "launcher/job_client.h"
 
 namespace trainctl {
 
-std::string RateText(double per_second);  // "945", "12.3k", "1.20M"
-std::string SecondsText(double seconds);  // "0:42", "12:05", "3:07:00"
-std::string NumberText(double value);     // at most 6 significant digits
+std::string RateText(double per_second);                       // "945", "12.3k", "1.20M"
+std::string SecondsText(double seconds);                       // "0:42", "12:05", "3:07:00"
+std::string CountText(int64_t count, absl::string_view noun);  // "1 worker", "2 workers"
 
 // Seconds until the last step at the present rate; negative if unknown.
 double SecondsLeft(const ProgressSeen& progress);

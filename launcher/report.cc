@@ -284,7 +284,8 @@ std::string Report::Json(int64_t wall_ns) const {
   json["restarts"] = epochs_.empty() ? 0 : epochs_.size() - 1;
   json["steps"] = last_progress_ ? trainctl::Json(last_progress_->step) : trainctl::Json();
   json["samples_per_second"] = EpochRate();
-  json["final_loss"] = last_progress_ ? trainctl::Json(last_progress_->loss) : trainctl::Json();
+  const bool has_loss = last_progress_.has_value() && last_progress_->loss != 0;
+  json["final_loss"] = has_loss ? trainctl::Json(last_progress_->loss) : trainctl::Json();
   json["metrics"] = metrics_;
   const Goodput goodput = CountGoodput(wall_ns);
   const double lost = goodput.starting + goodput.redone + goodput.recovering;
@@ -334,8 +335,12 @@ std::string Report::Summary() const {
     absl::StrAppend(&text, "  restarts:   ", epochs_.size() - 1, "\n");
   }
   if (last_progress_.has_value() && last_progress_->step > 0) {
-    absl::StrAppendFormat(&text, "  steps:      %u, loss %.6g, %.0f samples/s\n",
-                          last_progress_->step, last_progress_->loss, EpochRate());
+    absl::StrAppend(&text, "  steps:      ", last_progress_->step);
+    // A run that found all its steps done has neither.
+    if (last_progress_->loss != 0)
+      absl::StrAppendFormat(&text, ", loss %.6g", last_progress_->loss);
+    if (EpochRate() > 0) absl::StrAppendFormat(&text, ", %.0f samples/s", EpochRate());
+    absl::StrAppend(&text, "\n");
   }
   for (const auto& [name, value] : metrics_) {
     absl::StrAppendFormat(&text, "  %-11s %.6g\n", absl::StrCat(name, ":"), value);

@@ -14,4 +14,19 @@ std::string ErrorMessage(absl::string_view error_json) {
   return text.substr(0, text.find('\n'));
 }
 
+ErrorCause CauseOf(absl::string_view error_json) {
+  ErrorCause cause;
+  const auto json = nlohmann::json::parse(error_json.begin(), error_json.end(), nullptr, false);
+  const auto member = [](const nlohmann::json& object, const char* name) {
+    const auto found = object.is_object() ? object.find(name) : object.end();
+    return found == object.end() ? nlohmann::json() : *found;
+  };
+  const nlohmann::json extra = member(member(json, "message"), "extraInfo");
+  const nlohmann::json failure_class = member(extra, "class");
+  if (failure_class.is_string()) cause.failure_class = failure_class.get<std::string>();
+  const nlohmann::json rank = member(extra, "rank");
+  if (rank.is_number_integer()) cause.rank = rank.get<int>();
+  return cause;
+}
+
 }  // namespace trainctl

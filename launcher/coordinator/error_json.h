@@ -12,6 +12,14 @@ namespace trainctl {
 // {"message": {"message": "…"}} and {"message": "…"}; empty for anything else.
 std::string ErrorMessage(absl::string_view error_json);
 
+// What a worker that knows more than its exit status can tell adds as
+// {"message": {"message": "…", "extraInfo": {"class": "hang", "rank": 1}}}.
+struct ErrorCause {
+  std::string failure_class;  // as FailureClassName; empty: not told
+  int rank = -1;              // that caused it, if it is not the one that tells
+};
+ErrorCause CauseOf(absl::string_view error_json);
+
 }  // namespace trainctl
 
 #endif  // TRAINCTL_LAUNCHER_COORDINATOR_ERROR_JSON_H_

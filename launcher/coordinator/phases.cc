@@ -13,7 +13,8 @@ constexpr int kFailedStatus = 1;
 }  // namespace
 
 EpochEvidence CurrentEpoch::Evidence() const {
-  return {formed.epoch, failures, last_step > std::max(baseline, Step(0)), found_damage};
+  return {formed.epoch, failures, last_step > std::max(baseline, Step(0)), found_damage,
+          formed.nodes};
 }
 
 CurrentEpoch::CurrentEpoch(EpochFormed epoch)

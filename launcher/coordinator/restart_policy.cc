@@ -106,6 +106,9 @@ RestartDecision RestartPolicy::Decide(const JobSpec& spec, const EpochEnd& end) 
   if (end.failure_class == FailureClass::kUserError) {
     return Never(false, "no restart can help");
   }
+  if (end.failure_class == FailureClass::kDisk && !end.found_damage) {
+    return Never(true, "a restart makes no room on the disk");
+  }
   const bool spends = SpendsBudget(end.failure_class);
   const int spent = SpentOfBudget();
   if (spends && spec.max_restarts == 0) {

@@ -131,6 +131,9 @@ FailureClass ClassOf(const WorkerExit& exit, const EpochEvidence& evidence) {
       return SaysOutOfMemory(exit) ? FailureClass::kOutOfMemory : FailureClass::kWorker;
     case WorkerExit::Kind::kExited:
       if (exit.by_us) return FailureClass::kNetwork;
+      for (const FailureClass told : {FailureClass::kHang, FailureClass::kDisk}) {
+        if (CauseOf(exit.error_json).failure_class == FailureClassName(told)) return told;
+      }
       if (SaysOutOfMemory(exit)) return FailureClass::kOutOfMemory;
       if (!evidence.stepped && evidence.found_damage) return FailureClass::kDisk;
       if (!evidence.stepped && SaysProgramIsWrong(exit)) return FailureClass::kUserError;
@@ -144,6 +147,19 @@ struct Suspect {
   const RankExit* end = nullptr;
   bool victim = false;
 };
+
+// Turns a failure of the rank that tells of it into one of `rank`, if there is such a rank.
+void Blame(int rank, const EpochEvidence& evidence, Failure* failure) {
+  for (const NodeShare& share : evidence.nodes) {
+    const bool here = rank >= share.first_rank && rank < share.first_rank + share.workers;
+    if (!here || rank == failure->rank) continue;
+    failure->reason = absl::StrCat("rank ", rank, " on ", share.node, " hangs; rank ",
+                                   failure->rank, " waited for it in vain");
+    failure->rank = rank;
+    failure->node = share.node;
+    return;
+  }
+}
 
 // True if `a` is the better culprit.
 bool MoreGuilty(const Suspect& a, const Suspect& b) {
@@ -191,6 +207,9 @@ std::optional<Failure> JudgeExits(const EpochEvidence& evidence) {
   failure.exit = culprit->exit;
   failure.reason =
       absl::StrCat("rank ", culprit->rank, " on ", culprit->node, " ", DescribeExit(culprit->exit));
+  // One that waited in vain ends first, and is not the one to blame.
+  if (failure.failure_class == FailureClass::kHang)
+    Blame(CauseOf(culprit->exit.error_json).rank, evidence, &failure);
   if (failure.failure_class == FailureClass::kNetwork) {
     absl::StrAppend(&failure.reason, " because the lease of its node had ended");
   }

@@ -25,6 +25,7 @@ struct EpochEvidence {
   std::vector<RankExit> exits;  // in the order in which they were told
   bool stepped = false;         // some rank completed a step beyond the recovery point
   bool found_damage = false;    // it found a checkpoint damaged
+  std::vector<NodeShare> nodes;
 };
 
 bool IsFailure(const WorkerExit& exit);  // all but "exited with 0"

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
 #include "runtime/base/errno_status.h"
@@ -16,7 +17,10 @@
 namespace trainctl {
 namespace {
 
+constexpr absl::string_view kProbePrefix = ".probe-";
+
 absl::Status Explain(const absl::Status& status, absl::string_view what) {
+  if (status.ok()) return status;
   absl::string_view remedy;
   if (absl::IsResourceExhausted(status)) {
     remedy = "; free space there, keep fewer checkpoints, or give another checkpoint folder";
@@ -59,15 +63,33 @@ absl::Status CheckpointWriter::Open() {
   return Poison(disk_.SyncFolder(FolderOf(folder_)));
 }
 
+absl::Status CheckpointWriter::Probe(int rank) {
+  RETURN_IF_ERROR(poison_);
+  const std::string path =
+      JoinPath(folder_, absl::StrCat(kProbePrefix, "epoch-", epoch_.value, "-rank-", rank));
+  const absl::StatusOr<Fd> file = disk_.CreateFile(path);
+  absl::Status done = file.status();
+  if (done.ok()) {
+    done = disk_.Write(*file, "This folder can be written.\n", path);
+    done.Update(disk_.RemoveFile(path));
+  }
+  return Explain(done, "try the checkpoint folder");
+}
+
 absl::Status CheckpointWriter::Sweep() {
   RETURN_IF_ERROR(poison_);
   DIR* stream = ::opendir(folder_.c_str());
   if (stream == nullptr) return ErrnoStatus(errno, absl::StrCat("open folder ", folder_));
   std::vector<std::string> hidden;
+  std::vector<std::string> probes;  // of ranks that were killed meanwhile
   while (const dirent* entry = ::readdir(stream)) {
     if (IsHiddenFolderName(entry->d_name)) hidden.push_back(JoinPath(folder_, entry->d_name));
+    if (absl::StartsWith(entry->d_name, kProbePrefix)) {
+      probes.push_back(JoinPath(folder_, entry->d_name));
+    }
   }
   ::closedir(stream);
+  for (const std::string& path : probes) RETURN_IF_ERROR(disk_.RemoveFile(path));
   for (const std::string& path : hidden) RETURN_IF_ERROR(RemoveWithFiles(disk_, path));
   return absl::OkStatus();
 }

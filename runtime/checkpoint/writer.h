@@ -26,6 +26,10 @@ class CheckpointWriter {
 
   absl::Status Open();
 
+  // Creates, writes and removes a small file, so that a folder that cannot be written is found
+  // before the first step and not after hours. `rank` keeps the ranks' files apart.
+  absl::Status Probe(int rank);
+
   // Removes what earlier epochs left unfinished and what retention had not finished removing. Call
   // on one rank, before any rank writes. A late writer of an earlier epoch then finds no folder to
   // publish.

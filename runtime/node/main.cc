@@ -6,12 +6,14 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
+#include "runtime/base/flags.h"
 #include "runtime/base/log.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/places.h"
@@ -53,7 +55,8 @@ int Main(int argc, char** argv) {
   CLI::App app{
       "traind: runs on a node and starts jobs there. Usually started by trainctl launch (then "
       "private: it ends with its job) or by systemd.\n\nExample: traind --socket "
-      "/tmp/trainctl-1000/traind.sock"};
+      "/tmp/trainctl-1000/traind.sock",
+      "traind"};
   app.set_version_flag("--version", absl::StrCat("traind ", TRAINCTL_VERSION));
   DaemonOptions options{DaemonSocket(), StateFolder(), false, ""};
   int ready_fd = -1;
@@ -68,7 +71,7 @@ int Main(int argc, char** argv) {
       ->type_name("JOB");
   app.add_option("--ready-fd", ready_fd, "write one line to this descriptor when listening")
       ->type_name("FD");
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> ended = ParseFlags(app, argc, argv)) return *ended;
   const absl::StatusOr<int> status = Run(options, ready_fd);
   if (status.ok()) return *status;
   LogError(status.status().message());

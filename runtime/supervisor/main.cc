@@ -126,9 +126,18 @@ absl::StatusOr<int> Run(const ShimOptions& options) {
   return RunKeeper(supervisor, std::move(keeper_end), socket_file);
 }
 
+constexpr char kHelp[] =
+    "train-shim: holds the workers of one job on one node. Started by traind; trainctl stop ends "
+    "the job.\n\nFlags: --job ID --socket PATH --folder DIR --slots N [--lease TIME] "
+    "[--daemon-fd FD] [--hold-fds FD,…]\n\nExit status: 0 the job left this node; 1 failed; "
+    "2 wrong use.\n";
+
 int Main(int argc, char** argv) {
   OpenStandardDescriptors();
   InitLog("train-shim");
+  if (argc == 2 && (absl::string_view(argv[1]) == "--help" || absl::string_view(argv[1]) == "-h")) {
+    return WriteAll(1, kHelp, "stdout").ok() ? 0 : 1;
+  }
   const absl::StatusOr<ShimOptions> options = ParseShimOptions(argc, argv);
   if (!options.ok()) {
     LogError(options.status().message());

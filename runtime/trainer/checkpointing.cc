@@ -1,5 +1,7 @@
 #include "runtime/trainer/checkpointing.h"
 
+#include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,28 +23,49 @@ Checkpointing::Checkpointing(std::string folder, int keep, Session& session,
       communicator_(communicator),
       writer_(folder_, session.identity().epoch) {}
 
-// All ranks get the same answer: OK with *lost set if some disk was full, an error if anything else
-// failed anywhere.
-absl::Status Checkpointing::AgreeOn(const absl::Status& mine, bool* lost) {
-  const bool full = absl::IsResourceExhausted(mine);
-  double flags[2] = {full ? 1.0 : 0.0, !mine.ok() && !full ? 1.0 : 0.0};
-  RETURN_IF_ERROR(communicator_.AllReduceSum(flags, 2));
-  *lost = flags[0] > 0;
-  if (flags[1] == 0) return absl::OkStatus();
-  if (!mine.ok() && !full) return mine;
-  return absl::FailedPreconditionError(
-      "save a checkpoint: another rank failed, its message says why");
+// The same on all ranks: OK, or the failure of the lowest of those ranks whose failure is worst (a
+// full disk is the least).
+absl::Status Checkpointing::Agree(const absl::Status& mine) {
+  const int ranks = communicator_.size();
+  if (ranks == 1) return mine;
+  double failed = mine.ok() ? 0 : 1;
+  RETURN_IF_ERROR(communicator_.AllReduceSum(&failed, 1));
+  if (failed == 0) return absl::OkStatus();
+  struct Told {
+    int32_t code = 0;
+    char text[1020] = {};
+  };
+  Told told;
+  told.code = static_cast<int32_t>(mine.code());
+  const absl::string_view text = mine.message().substr(0, sizeof(told.text) - 1);
+  std::memcpy(told.text, text.data(), text.size());
+  std::vector<Told> all(static_cast<size_t>(ranks));
+  RETURN_IF_ERROR(communicator_.AllGather(&told, all.data(), sizeof(told)));
+  absl::Status worst;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Told& from = all[static_cast<size_t>(rank)];
+    const absl::Status status(static_cast<absl::StatusCode>(from.code),
+                              absl::StrCat("rank ", rank, ": ", from.text));
+    const bool worse = worst.ok() || absl::IsResourceExhausted(worst);
+    if (!status.ok() && worse && (worst.ok() || !absl::IsResourceExhausted(status))) worst = status;
+  }
+  return worst;
 }
 
 absl::Status Checkpointing::Open() {
   absl::Status opened = writer_.Open();
   if (opened.ok() && communicator_.rank() == 0) opened = writer_.Sweep();
-  bool lost = false;
-  RETURN_IF_ERROR(AgreeOn(opened, &lost));
-  // Without room for even a folder there will never be a checkpoint.
-  if (lost)
-    return opened.ok() ? absl::ResourceExhaustedError("another rank's disk is full") : opened;
+  RETURN_IF_ERROR(Agree(opened));
+  const absl::Status tried = Agree(writer_.Probe(communicator_.rank()));
+  if (!absl::IsResourceExhausted(tried)) return tried;
+  TellLost(tried);  // there may be room again by the time of the first checkpoint
   return absl::OkStatus();
+}
+
+void Checkpointing::TellLost(const absl::Status& why) {
+  if (communicator_.rank() != 0 || std::exchange(told_lost_, true)) return;
+  session_.Note(absl::StrCat(why.message(),
+                             "; training goes on, and the next checkpoints are tried as planned"));
 }
 
 absl::Status Checkpointing::Save(Step step, const std::vector<StateTensor>& tensors,
@@ -51,12 +74,13 @@ absl::Status Checkpointing::Save(Step step, const std::vector<StateTensor>& tens
   const absl::StatusOr<ShardFile> shard =
       writer_.WriteShard(step, rank, world_size, ShardOf(tensors, rank, world_size),
                          {{"step", absl::StrCat(step.value)}});
-  if (absl::IsResourceExhausted(shard.status())) {
-    session_.Note(absl::StrCat(shard.status().message(), "; training goes on without it"));
+  const absl::Status agreed = Agree(shard.status());
+  if (absl::IsResourceExhausted(agreed)) {
+    unsaved_ = agreed;
+    TellLost(agreed);
+    return rank == 0 ? writer_.Discard(step) : absl::OkStatus();
   }
-  bool lost = false;
-  RETURN_IF_ERROR(AgreeOn(shard.status(), &lost));
-  if (lost) return rank == 0 ? writer_.Discard(step) : absl::OkStatus();
+  RETURN_IF_ERROR(agreed);
   frame::Shard prepared;
   prepared.rank = rank;
   prepared.file = shard->file;
@@ -78,12 +102,15 @@ absl::Status Checkpointing::Publish(Step step, const frame::CommitGranted& grant
     manifest.shards.push_back({shard.file, shard.length, shard.digest});
   }
   manifest.state = FormatProgress(progress);
-  const absl::Status committed = writer_.Commit(manifest);
-  if (absl::IsResourceExhausted(committed)) {
-    session_.Note(absl::StrCat(committed.message(), "; training goes on without it"));
+  unsaved_ = writer_.Commit(manifest);
+  if (absl::IsResourceExhausted(unsaved_)) {
+    TellLost(unsaved_);
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(committed);
+  RETURN_IF_ERROR(unsaved_);
+  if (std::exchange(told_lost_, false)) {
+    session_.Note(absl::StrCat("checkpoints are saved again, from step ", step.value, " on"));
+  }
   session_.CheckpointPublished(step);
   std::vector<Step> may_delete;
   for (int64_t old : granted.may_delete) may_delete.push_back(Step(old));

@@ -5,17 +5,21 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/compute_thread.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
+#include "runtime/base/flags.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/trainer/config.h"
 #include "runtime/trainer/trainer.h"
 #include "runtime/worker/gloo_communicator.h"
+#include "runtime/worker/gloo_mesh.h"
 #include "runtime/worker/session.h"
 
 namespace trainctl {
@@ -45,10 +49,17 @@ void Tell(const absl::Status& status) {
   std::fprintf(stderr, "train-worker: %s\n", message.c_str());
   const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (path == nullptr || *path == '\0') return;
-  const nlohmann::json error = {
-      {"message",
-       {{"message", message},
-        {"extraInfo", {{"timestamp", absl::StrCat(WallClockNanos() / 1'000'000'000)}}}}}};
+  nlohmann::json extra = {{"timestamp", absl::StrCat(WallClockNanos() / 1'000'000'000)}};
+  // What the coordinator cannot tell from an exit status.
+  int absent = 0;
+  if (absl::IsResourceExhausted(status)) {
+    extra["class"] = "disk";
+  } else if (const auto rank = status.GetPayload(kAbsentRank);
+             rank.has_value() && absl::SimpleAtoi(std::string(*rank), &absent)) {
+    extra["class"] = "hang";
+    extra["rank"] = absent;
+  }
+  const nlohmann::json error = {{"message", {{"message", message}, {"extraInfo", extra}}}};
   const std::string text = error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   if (absl::Status written = WriteFileAtomically(path, text); !written.ok()) {
     std::fprintf(stderr, "train-worker: %s\n", std::string(written.message()).c_str());
@@ -72,13 +83,17 @@ int ExitStatusOf(const absl::Status& status) {
 
 int Main(int argc, char** argv) {
   InitLog("train-worker");
-  CLI::App app("One worker of a training job; trainctl launch JOB.yaml starts it.", "train-worker");
+  CLI::App app(
+      "train-worker: one worker of a job with a train section; trainctl launch JOB.yaml starts it."
+      "\n\nExit status: 0 done, or stopped on request; 1 failed; 2 wrong use, configuration or "
+      "data.",
+      "train-worker");
   std::string config_path;
   TrainerOptions options;
   app.add_option("--config", config_path, "the job file's sections train and checkpoint, as JSON")
       ->required();
   app.add_option("--loss-file", options.loss_file, "append the loss of every step here (rank 0)");
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> ended = ParseFlags(app, argc, argv)) return *ended;
   const absl::StatusOr<TrainConfig> config = ReadConfig(config_path);
   if (!config.ok()) {
     Tell(config.status());

@@ -45,10 +45,9 @@ class Trainer {
     RETURN_IF_ERROR(StartReducer());
     RETURN_IF_ERROR(OpenLossFile());
     RETURN_IF_ERROR(Loop());
-    if (stopped_) return absl::OkStatus();
-    RETURN_IF_ERROR(Evaluate());
+    if (!stopped_) RETURN_IF_ERROR(Evaluate());
     SetPhase(WorkerPhase::kIdle);
-    return absl::OkStatus();
+    return CheckSaved();
   }
 
  private:
@@ -77,6 +76,7 @@ class Trainer {
   absl::Status FinishStep(double loss);
   absl::Status CheckDrift();
   absl::Status Save();
+  absl::Status CheckSaved();
   Progress CurrentProgress() const;
   absl::Status Evaluate();
 
@@ -189,6 +189,11 @@ absl::Status Trainer::Resume() {
   page_.step.store(static_cast<uint64_t>(step_));
   page_.samples.store(static_cast<uint64_t>(samples_));
   page_.resumed.store(static_cast<uint32_t>(step_) + 1);
+  if (step_ >= total_steps_ && rank() == 0) {
+    session_.Note(absl::StrCat("nothing is left to train: ", found->path, " is the state after ",
+                               step_, " steps, and ", total_steps_,
+                               " are asked for; ask for more, or give another checkpoint folder"));
+  }
   return absl::OkStatus();
 }
 
@@ -375,6 +380,15 @@ absl::Status Trainer::Save() {
   SetPhase(WorkerPhase::kCheckpoint);
   saved_step_ = step_;
   return checkpointing_->Save(Step(step_), state_, CurrentProgress());
+}
+
+// A run whose result is lost has failed, however far it came.
+absl::Status Trainer::CheckSaved() {
+  if (checkpointing_ == nullptr || checkpointing_->unsaved().ok()) return absl::OkStatus();
+  const absl::Status& why = checkpointing_->unsaved();
+  return absl::Status(why.code(),
+                      absl::StrCat("train: the state after the last step, ", step_,
+                                   ", could not be saved and is lost: ", why.message()));
 }
 
 absl::Status Trainer::Evaluate() {

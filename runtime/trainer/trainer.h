@@ -24,8 +24,9 @@ struct TrainerOptions {
 };
 
 // Collective; blocks until the last step, a stop request or an error. On OK the state is saved (if
-// there is a checkpoint folder) and, unless it was stopped, the result is reported. All ranks must
-// give the same configuration.
+// there is a checkpoint folder) and, unless it was stopped, the result is reported.
+// RESOURCE_EXHAUSTED on rank 0: a disk was full; all steps are done and reported, but their result
+// is lost. All ranks must give the same configuration.
 absl::Status Train(const TrainConfig& config, const TrainerOptions& options, Session& session,
                    Communicator& communicator);
 

@@ -102,23 +102,65 @@ class TrainWorker(unittest.TestCase):
                     self.assertEqual(loss, expected[step], f"step {step}")
         self.assertGreater(kills, 6)
 
-    def test_full_disk_is_told_and_training_goes_on(self):
+    def small_disk(self, size, ballast=0):
+        """Words in front of a command that runs it with a file system of that size at self.checkpoints/.."""
         mount = self.folder / "small"
-        mount.mkdir()
-        inside = ["unshare", "-rm", "sh", "-c", f'mount -t tmpfs -o size=400k tmpfs {mount} && exec "$@"', "sh"]
+        mount.mkdir(exist_ok=True)
+        self.checkpoints = mount / "checkpoints"
+        fill = f"head -c {ballast} /dev/zero > {mount}/ballast"
+        inside = ["unshare", "-rm", "sh", "-c", f'mount -t tmpfs -o size={size} tmpfs {mount} && {fill} && exec "$@"',
+                  "sh"]
         if subprocess.run([*inside, "true"], capture_output=True).returncode != 0:
             self.skipTest("skipped, because a file system of its own needs user namespaces")
+        return inside
+
+    def test_run_whose_last_state_cannot_be_saved_has_failed(self):
         # One checkpoint (about 260 kB) fits, two do not.
-        self.checkpoints = mount / "checkpoints"
-        config = self.config(steps=10, every=2)
-        text = json.loads(config.read_text())
-        text["checkpoint"]["keep"] = 9
-        config.write_text(json.dumps(text))
-        code, text = self.run_worker(config, before=[*inside])
-        self.assertEqual(code, 0, text)
+        inside = self.small_disk("400k")
+        config = self.config(steps=10, every=2, checkpoint={
+            "dir": str(self.checkpoints), "every_steps": 2, "keep": 9})
+        error = self.folder / "error.json"
+        code, text = self.run_worker(config, before=inside,
+                                     env=dict(environment(), TORCHELASTIC_ERROR_FILE=str(error)))
+        self.assertEqual(code, 1, text)
+        self.assertEqual(text.count("training goes on"), 1, text)
         self.assertIn("No space left on device; free space there", text)
-        self.assertIn("training goes on without it", text)
         self.assertIn("validation: loss", text)
+        self.assertIn("the state after the last step, 10, could not be saved and is lost", text)
+        self.assertEqual(json.loads(error.read_text())["message"]["extraInfo"]["class"], "disk")
+
+    def test_saving_that_works_again_is_told_and_the_run_succeeds(self):
+        inside = self.small_disk("1m", ballast=1 << 20)
+        process = self.start(self.config(steps=3000, every=20), before=inside)
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "training goes on" in line:
+                os.remove(f"/proc/{process.pid}/root/{self.folder}/small/ballast")
+        self.assertEqual(process.wait(DEADLINE), 0, lines)
+        text = "".join(lines)
+        process.stdout.close()
+        process.stderr.close()
+        self.assertEqual(text.count("training goes on"), 1, text)
+        self.assertEqual(text.count("checkpoints are saved again"), 1, text)
+
+    def test_folder_that_cannot_be_written_is_found_before_the_first_step(self):
+        losses = self.folder / "losses"
+        for folder, found in (("/sys/kernel", "ermi"), (str(self.folder / "file"), "")):
+            (self.folder / "file").write_text("")
+            code, text = self.run_worker(self.config(checkpoint={"dir": folder}), "--loss-file", losses)
+            self.assertEqual(code, 2, text)
+            self.assertIn(folder, text)
+            self.assertIn(found, text)
+        self.assertFalse(losses.exists())
+
+    def test_finished_job_says_that_nothing_is_left(self):
+        code, text = self.run_worker(self.config(steps=10))
+        self.assertEqual(code, 0, text)
+        code, again = self.run_worker(self.config(steps=10))
+        self.assertEqual(code, 0, again)
+        self.assertIn("nothing is left to train: ", again)
+        self.assertEqual(self.digest(again), self.digest(text))
 
     def test_bad_input_ends_in_one_message(self):
         self.fails(self.folder / "none.json", 2, "none.json", "No such file")

@@ -78,6 +78,30 @@ TEST_F(CheckpointTest, UnfinishedFolderDoesNotExistForReadersAndIsSwept) {
   EXPECT_THAT(NamesIn(scratch_.path()), ElementsAre("step-000000100"));
 }
 
+// As a folder of somebody else, or of a file system that is mounted read-only.
+class UnwritableDisk : public Disk {
+ public:
+  absl::StatusOr<Fd> CreateFile(const std::string& path) override {
+    return absl::PermissionDeniedError("create " + path + ": Permission denied");
+  }
+};
+
+TEST_F(CheckpointTest, ProbeTellsWhetherTheFolderCanBeWrittenAndLeavesNothing) {
+  EXPECT_TRUE(CheckpointWriter(scratch_.path(), Epoch(0)).Probe(1).ok());
+  EXPECT_THAT(NamesIn(scratch_.path()), IsEmpty());
+  UnwritableDisk disk;
+  const absl::Status status = CheckpointWriter(scratch_.path(), Epoch(0), disk).Probe(1);
+  EXPECT_TRUE(absl::IsPermissionDenied(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(scratch_.path()));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("that this user may write"));
+}
+
+TEST_F(CheckpointTest, ProbeOfAKilledRankIsSwept) {
+  scratch_.Write(".probe-epoch-0-rank-1", "");
+  ASSERT_TRUE(CheckpointWriter(scratch_.path(), Epoch(1)).Sweep().ok());
+  EXPECT_THAT(NamesIn(scratch_.path()), IsEmpty());
+}
+
 TEST_F(CheckpointTest, LateWriterOfAnEarlierEpochCannotPublishAfterTheSweep) {
   CheckpointWriter late(scratch_.path(), Epoch(0));
   const float value = 1;

@@ -14,6 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 class Lines {
  public:
@@ -78,6 +79,8 @@ TEST(ProgressText, LeavesOutWhatIsUnknown) {
   progress.step = 3;
   progress.loss = 2;
   EXPECT_EQ(ProgressText(progress), "step 3  loss 2");
+  progress.loss = 0;  // resumed, and no step done since
+  EXPECT_EQ(ProgressText(progress), "step 3");
   EXPECT_EQ(ProgressBar(progress, 12), "");
   EXPECT_LT(SecondsLeft(progress), 0);
 }
@@ -89,6 +92,16 @@ TEST(ProgressText, WritesTimesAndRates) {
   EXPECT_EQ(RateText(0.5), "0.50");
   EXPECT_EQ(RateText(945), "945");
   EXPECT_EQ(RateText(1.2e6), "1.20M");
+}
+
+TEST(UpdateJson, AJobHasTheSameKeysWhereverItIsShown) {
+  const JobLine line = {"a-1", "a", "running", 7, 1700000000, "/s/a-1"};
+  const std::string common =
+      R"({"schema":1,"type":"job","job":"a-1","name":"a","state":"running","step":7,)"
+      R"("started":1700000000,"job_folder":"/s/a-1")";
+  EXPECT_EQ(JobJson(line), common + "}\n");
+  EXPECT_THAT(JobJson(line, JobDescription()), StartsWith(common + ","));
+  EXPECT_THAT(JobJson(line, ReportSeen(), "/r"), StartsWith(common + ","));
 }
 
 TEST(UpdateJson, IsOneLineWithASchema) {

@@ -146,5 +146,18 @@ TEST(Report, TheClosingLinesSayWhatFailedAndWhereToLook) {
   EXPECT_THAT(summary, HasSubstr("test_top1:"));
 }
 
+TEST(Report, ARunThatFoundAllStepsDoneTellsNoLossAndNoRate) {
+  Report report(Spec());
+  report.Take(Formed(0, 0, Step(60)), Instant{1});
+  ProgressSeen progress = At(0, 60, 8, 3840);
+  progress.loss = 0;
+  report.Progress(progress, kNever, Instant{2});
+  Finished finished;
+  finished.wall_ns = Wall(1);
+  report.Take(finished, Instant{3});
+  EXPECT_THAT(report.Summary(), HasSubstr("  steps:      60\n"));
+  EXPECT_TRUE(nlohmann::json::parse(report.Json(Wall(1)))["final_loss"].is_null());
+}
+
 }  // namespace
 }  // namespace trainctl

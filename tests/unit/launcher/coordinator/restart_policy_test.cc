@@ -28,7 +28,7 @@ TEST(RestartPolicy, SpendsTheBudgetOnTheScriptsOwnFailuresOnly) {
       {FailureClass::kWorker, false},  {FailureClass::kOutOfMemory, false},
       {FailureClass::kHang, false},    {FailureClass::kUserError, false},
       {FailureClass::kNodeLost, true}, {FailureClass::kNetwork, true},
-      {FailureClass::kDisk, true},     {FailureClass::kPreempted, true},
+      {FailureClass::kDisk, false},    {FailureClass::kPreempted, true},
       {FailureClass::kInternal, true},
   };
   for (const auto& c : kCases) {
@@ -36,6 +36,16 @@ TEST(RestartPolicy, SpendsTheBudgetOnTheScriptsOwnFailuresOnly) {
     EXPECT_EQ(policy.Decide(Spec(0), EndAt(0, c.failure_class)).restart, c.restarts)
         << FailureClassName(c.failure_class);
   }
+}
+
+TEST(RestartPolicy, ADamagedCheckpointIsPassedByAndAFullDiskIsNot) {
+  RestartPolicy policy;
+  EpochEnd end = EndAt(0, FailureClass::kDisk);
+  const RestartDecision full = policy.Decide(Spec(9), end);
+  EXPECT_FALSE(full.restart);
+  EXPECT_TRUE(full.mendable);
+  end.found_damage = true;
+  EXPECT_TRUE(policy.Decide(Spec(0), end).restart);
 }
 
 TEST(RestartPolicy, AUserErrorIsNeverTriedAgain) {

@@ -75,6 +75,33 @@ TEST(Verdict, WhoLostAPeerIsAVictim) {
   EXPECT_EQ(Culprit({{0, "n1", At(Code(1, tail), 1)}, {1, "n1", At(Code(1, tail), 9)}}), 0);
 }
 
+WorkerExit Telling(const std::string& extra) {
+  WorkerExit exit = Code(1);
+  exit.error_json = R"({"message": {"message": "it waits", "extraInfo": )" + extra + "}}";
+  return exit;
+}
+
+TEST(Verdict, AWorkerThatKnowsTheClassIsBelieved) {
+  EXPECT_EQ(ClassOf(Telling(R"({"class": "disk"})"), true), FailureClass::kDisk);
+  EXPECT_EQ(ClassOf(Telling(R"({"class": "no such class"})"), true), FailureClass::kWorker);
+  EXPECT_EQ(ClassOf(Telling(R"({"class": 7, "rank": "x"})"), true), FailureClass::kWorker);
+  EXPECT_EQ(ClassOf(Telling("[]"), true), FailureClass::kWorker);
+}
+
+TEST(Verdict, WhoWaitedInVainIsNotToBlame) {
+  EpochEvidence evidence;
+  evidence.nodes = {{"n1", "", "", 0, 1}, {"n2", "", "", 1, 1}};
+  evidence.exits = {{0, "n1", Telling(R"({"class": "hang", "rank": 1})")}};
+  Failure failure = *JudgeExits(evidence);
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.node, "n2");
+  EXPECT_EQ(failure.failure_class, FailureClass::kHang);
+  EXPECT_EQ(failure.reason, "rank 1 on n2 hangs; rank 0 waited for it in vain: it waits");
+  evidence.exits = {{0, "n1", Telling(R"({"class": "hang", "rank": 2})")}};
+  failure = *JudgeExits(evidence);
+  EXPECT_EQ(failure.rank, 0) << "there is no rank 2";
+}
+
 TEST(Verdict, TellsProgramsThatAreWrong) {
   for (const char* tail :
        {"Traceback (most recent call last):\nModuleNotFoundError: No module named 'x'\n",
