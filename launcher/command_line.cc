@@ -2,15 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <exception>
-#include <functional>
 #include <memory>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "launcher/help_text.h"
+#include "launcher/split_words.h"
 #include "launcher/suggest.h"
 #include "runtime/base/status.h"
 
@@ -19,10 +16,14 @@ namespace {
 
 using OptionalText = std::optional<std::string>;
 
-// A flag of torchrun: its name, also under PET_NAME in the environment.
+// A flag of torchrun: its name, also under PET_NAME in the environment. Of a flag that is given
+// twice the last one counts, as it does there.
 CLI::Option* TorchFlag(CLI::App* app, const std::string& names, OptionalText* target,
                        const char* environment, const char* value, const std::string& meaning) {
-  return app->add_option(names, *target, meaning)->envname(environment)->type_name(value);
+  return app->add_option(names, *target, meaning)
+      ->envname(environment)
+      ->type_name(value)
+      ->take_last();
 }
 CLI::Option* TorchSwitch(CLI::App* app, const std::string& names, bool* target,
                          const char* environment, const std::string& meaning) {
@@ -30,7 +31,7 @@ CLI::Option* TorchSwitch(CLI::App* app, const std::string& names, bool* target,
 }
 void Flag(CLI::App* app, const std::string& names, OptionalText* target, const char* value,
           const std::string& meaning) {
-  app->add_option(names, *target, meaning)->type_name(value);
+  app->add_option(names, *target, meaning)->type_name(value)->take_last();
 }
 
 void AddTorchFlags(CLI::App* app, LaunchFlags* f) {
@@ -102,6 +103,7 @@ void AddOwnLaunchFlags(CLI::App* app, LaunchFlags* f, bool stays) {
                   "--local-rank-arg=NAME for a name other than local-rank")
       ->type_name("NAME")
       ->expected(0, 1)
+      ->take_last()
       ->default_str("local-rank");
   app->add_flag("--virtual-local-rank", f->virtual_local_rank,
                 "Every worker sees LOCAL_RANK=0 and one device");
@@ -166,100 +168,9 @@ std::unique_ptr<CLI::App> BuildVerb(const std::string& verb, CommandLine* line) 
         ->check(CLI::IsMember({"new"}));
     app->add_option("PATH", line->key.path, "Where to write it");
   } else if (verb == "completion") {
-    app->add_option("SHELL", line->shell, "bash or zsh")
-        ->required()
-        ->check(CLI::IsMember({"bash", "zsh"}));
+    app->add_option("SHELL", line->shell, "bash or zsh")->required();
   }
   return app;
-}
-
-std::vector<std::string> FlagNames(const CLI::App& app) {
-  std::vector<std::string> names = {"--help"};
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      names.push_back(absl::StrCat("--", name));
-    }
-  }
-  return names;
-}
-
-const CLI::Option* FindFlag(const CLI::App& app, const std::string& name) {
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->nonpositional() && option->check_name(name)) {
-      return option;
-    }
-  }
-  return nullptr;
-}
-
-// The words before PROGRAM go to the flag parser; PROGRAM and what follows stays as it was typed.
-struct SplitWords {
-  std::vector<std::string> flags;
-  std::vector<std::string> rest;
-  bool help = false;
-};
-
-bool TakesValue(const CLI::Option& option) { return option.get_items_expected_min() > 0; }
-
-// `stop_at_program`: the first word that is no flag and no flag's value ends the flags.
-absl::StatusOr<SplitWords> Split(const CLI::App& app, const std::vector<std::string>& words,
-                                 bool stop_at_program) {
-  SplitWords split;
-  for (size_t i = 0; i < words.size(); ++i) {
-    std::string word = words[i];
-    if (word.size() < 2 || word[0] != '-') {
-      if (stop_at_program) {
-        split.rest.assign(words.begin() + static_cast<std::ptrdiff_t>(i), words.end());
-        return split;
-      }
-      split.flags.push_back(word);
-      continue;
-    }
-    if (word == "--") {
-      split.rest.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
-      return split;
-    }
-    if (word == "--help" || word == "-h") {
-      split.help = true;
-      continue;
-    }
-    const bool is_long = word[1] == '-';
-    const size_t equals = word.find('=');
-    std::string name = is_long ? word.substr(0, equals) : word.substr(0, 2);
-    if (is_long) {
-      absl::StrReplaceAll({{"_", "-"}}, &name);
-      word = equals == std::string::npos ? name : absl::StrCat(name, word.substr(equals));
-    }
-    const CLI::Option* option = FindFlag(app, name);
-    if (option == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unknown flag ", name.substr(0, 100), DidYouMean(name, FlagNames(app))));
-    }
-    const bool has_value = is_long ? equals != std::string::npos : word.size() > 2;
-    split.flags.push_back(word);
-    if (TakesValue(*option) && !has_value) {
-      if (i + 1 == words.size()) {
-        return absl::InvalidArgumentError(absl::StrCat(name, " needs a value"));
-      }
-      // Joined to its flag, a value that looks like a flag ("-1") stays a value.
-      split.flags.back() =
-          is_long ? absl::StrCat(word, "=", words[i + 1]) : absl::StrCat(word, words[i + 1]);
-      ++i;
-    }
-  }
-  return split;
-}
-
-absl::Status RunParser(CLI::App* app, std::vector<std::string> words) {
-  std::reverse(words.begin(), words.end());  // as CLI11 wants it
-  try {
-    app->parse(words);
-  } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(error.what());
-  } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(error.what());
-  }
-  return absl::OkStatus();
 }
 
 std::vector<FlagText> FlagTexts(const CLI::App& app) {
@@ -295,6 +206,31 @@ VerbText DescribeVerb(const VerbLine& verb) {
   return text;
 }
 
+bool StartsJob(const std::string& verb) { return verb == "launch" || verb == "submit"; }
+
+const VerbLine* FindVerb(const std::string& name) {
+  for (const VerbLine& verb : VerbLines()) {
+    if (verb.name == name) {
+      return &verb;
+    }
+  }
+  return nullptr;
+}
+
+absl::Status UnknownVerb(const std::string& verb) {
+  if (verb.empty()) {
+    return absl::InvalidArgumentError("the verb is empty; trainctl --help shows them");
+  }
+  std::vector<std::string> names;
+  for (const VerbLine& known : VerbLines()) {
+    names.push_back(known.name);
+  }
+  const std::string nearest = DidYouMean(verb, names);
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown verb ", verb.substr(0, 100),
+                   nearest.empty() ? "; trainctl --help shows those there are" : nearest));
+}
+
 }  // namespace
 
 std::vector<VerbText> DescribeVerbs() {
@@ -303,6 +239,21 @@ std::vector<VerbText> DescribeVerbs() {
     verbs.push_back(DescribeVerb(verb));
   }
   return verbs;
+}
+
+bool AsksForJson(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    return false;
+  }
+  const std::vector<std::string> rest(words.begin() + 1, words.end());
+  if (FindVerb(words.front()) == nullptr) {
+    return std::find(rest.begin(), rest.end(), "--json") != rest.end();
+  }
+  CommandLine unused;
+  SplitWords split;
+  // What is wrong with the words, ParseCommandLine says.
+  Split(*BuildVerb(words.front(), &unused), rest, StartsJob(words.front()), &split).IgnoreError();
+  return split.json;
 }
 
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& words) {
@@ -323,33 +274,30 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& wor
   if (line.verb == "--version") {
     line.verb = "version";
   }
-  const std::vector<VerbLine>& verbs = VerbLines();
-  auto verb = std::find_if(verbs.begin(), verbs.end(),
-                           [&](const VerbLine& known) { return line.verb == known.name; });
-  if (verb == verbs.end()) {
-    std::vector<std::string> names;
-    for (const VerbLine& known : verbs) {
-      names.push_back(known.name);
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown verb ", line.verb.substr(0, 100), DidYouMean(line.verb, names)));
+  const VerbLine* verb = FindVerb(line.verb);
+  if (verb == nullptr) {
+    return UnknownVerb(line.verb);
   }
-  const bool starts_job = line.verb == "launch" || line.verb == "submit";
   std::unique_ptr<CLI::App> app = BuildVerb(line.verb, &line);
-  ASSIGN_OR_RETURN(SplitWords split, Split(*app, rest, starts_job));
+  SplitWords split;
+  RETURN_IF_ERROR(Split(*app, rest, StartsJob(line.verb), &split));
   if (split.help) {
     line.help = VerbHelp(DescribeVerb(*verb));
     return line;
   }
-  if (starts_job) {
+  if (StartsJob(line.verb)) {
     line.launch.program = std::move(split.rest);
   } else {
     split.flags.insert(split.flags.end(), split.rest.begin(), split.rest.end());
   }
   RETURN_IF_ERROR(RunParser(app.get(), std::move(split.flags)));
-  if (starts_job && line.launch.program.empty()) {
+  if (StartsJob(line.verb) && line.launch.program.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "nothing to run: give a PROGRAM or a JOB.yaml (trainctl ", line.verb, " --help)"));
+  }
+  if (line.verb == "completion" && line.shell != "bash" && line.shell != "zsh") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("completion: found \"", line.shell, "\", expected bash or zsh"));
   }
   return line;
 }

@@ -63,6 +63,8 @@ struct CommandLine {
 
 // `words` are argv without the program's name. INVALID_ARGUMENT names the nearest verb or flag.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& words);
+// Whether --json is among the flags, also of words that ParseCommandLine refuses.
+bool AsksForJson(const std::vector<std::string>& words);
 
 // One verb as the texts need it.
 struct FlagText {

@@ -34,6 +34,8 @@ bool IsRegular(int fd) {
 
 }  // namespace
 
+int Console::out_error_ = 0;
+
 Console::Console() : out_is_terminal_(isatty(1) == 1), err_is_terminal_(isatty(2) == 1) {
   signal(SIGPIPE, SIG_IGN);
   const char* no_colour = getenv("NO_COLOR");
@@ -62,7 +64,14 @@ void Console::Write(int fd, absl::string_view data, bool* open) {
       data.remove_prefix(static_cast<size_t>(n));
     } else if (n < 0 && errno != EINTR && errno != EAGAIN) {
       *open = false;
-      reader_gone_ = reader_gone_ || (fd == 1 && (errno == EPIPE || errno == EIO));
+      if (fd != 1) {
+        continue;
+      }
+      if (errno == EPIPE || errno == EIO) {
+        reader_gone_ = true;
+      } else if (out_error_ == 0) {
+        out_error_ = errno;
+      }
     }
   }
 }

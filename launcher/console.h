@@ -21,6 +21,9 @@ class Console {
   bool err_is_terminal() const { return err_is_terminal_; }
   bool colour() const { return colour_; }  // on stderr
   int columns() const;                     // of the terminal on stderr; 80 if unknown
+  // errno of the first write of this process to stdout that failed for another reason than a reader
+  // that went away; 0: none.
+  static int out_error() { return out_error_; }
   // The reader of stdout went away: a closed pipe or terminal.
   bool reader_gone() const { return reader_gone_; }
 
@@ -33,6 +36,7 @@ class Console {
   bool out_open_ = true;
   bool err_open_ = true;
   bool reader_gone_ = false;
+  static int out_error_;
 };
 
 }  // namespace trainctl

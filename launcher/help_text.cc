@@ -16,7 +16,7 @@ constexpr int kLineWidth = 100;
 
 constexpr const char* kExitStatus =
     "  0      done\n"
-    "  1      the job failed, whatever the class\n"
+    "  1      the job failed, whatever the class; or stdout cannot be written\n"
     "  2      usage, job file, program missing or not executable\n"
     "  3      daemon or job not reachable\n"
     "  4      not authorised\n"
@@ -132,6 +132,7 @@ std::string VerbHelp(const VerbText& verb) {
     absl::StrAppend(&out,
                     TwoColumns(absl::StrCat("  ", FlagUsage(flag)), kFlagWidth, flag.meaning));
   }
+  absl::StrAppend(&out, "\nExit status:\n", kExitStatus);
   return out;
 }
 

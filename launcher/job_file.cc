@@ -1,5 +1,7 @@
 #include "launcher/job_file.h"
 
+#include <sys/stat.h>
+
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -26,7 +28,7 @@ void Put(Json* json, const char* key, const std::optional<Value>& value) {
 
 Json ReadModel(YamlReader model) {
   Json json;
-  model.Require("kind");
+  model.Require("kind", "mlp or gpt");
   const std::optional<std::string> kind = model.Word("kind", {"mlp", "gpt"});
   Put(&json, "kind", kind);
   Put(&json, "dropout", model.Number("dropout", 0, 0.99));
@@ -52,8 +54,8 @@ Json ReadModel(YamlReader model) {
 
 Json ReadData(YamlReader data) {
   Json json;
-  data.Require("kind");
-  data.Require("path");
+  data.Require("kind", "fashion_mnist, text or tokens");
+  data.Require("path", "the file or folder that holds the data");
   const std::optional<std::string> kind = data.Word("kind", {"fashion_mnist", "text", "tokens"});
   Put(&json, "kind", kind);
   Put(&json, "path", data.Text("path"));
@@ -68,7 +70,7 @@ Json ReadData(YamlReader data) {
 
 Json ReadOptimizer(YamlReader optimizer) {
   Json json;
-  optimizer.Require("kind");
+  optimizer.Require("kind", "adamw or sgd");
   const std::optional<std::string> kind = optimizer.Word("kind", {"adamw", "sgd"});
   Put(&json, "kind", kind);
   Put(&json, "lr", optimizer.Number("lr", 0, 1000));
@@ -97,7 +99,7 @@ Json ReadOptimizer(YamlReader optimizer) {
 
 Json ReadBatch(YamlReader batch) {
   Json json;
-  batch.Require("global");
+  batch.Require("global", "the number of samples in a step, of all workers together");
   const std::optional<int64_t> global = batch.Integer("global", 1, 1 << 24);
   const std::optional<int64_t> micro = batch.Integer("micro", 1, 1 << 24);
   Put(&json, "global", global);
@@ -111,9 +113,10 @@ Json ReadBatch(YamlReader batch) {
 
 std::string ReadTrain(YamlReader train) {
   Json json;
-  for (const char* key : {"model", "data", "optimizer", "batch"}) {
-    train.Require(key);
-  }
+  train.Require("model", "such as model: {kind: mlp, hidden: [512, 256]}");
+  train.Require("data", "such as data: {kind: text, path: book.txt}");
+  train.Require("optimizer", "such as optimizer: {kind: adamw, lr: 1e-3}");
+  train.Require("batch", "such as batch: {global: 256}");
   if (std::optional<YamlReader> model = train.Map("model")) {
     json["model"] = ReadModel(*model);
   }
@@ -129,9 +132,9 @@ std::string ReadTrain(YamlReader train) {
   const std::optional<int64_t> steps = train.Integer("steps", 1, kMost);
   const std::optional<double> epochs = train.Number("epochs", 1e-6, 1e6);
   if (steps.has_value() && epochs.has_value()) {
-    train.Problem("epochs", "and steps are both given; give one of them");
-  } else if (!epochs.has_value()) {
-    train.Require("steps");
+    train.Problem("epochs", "and train.steps are both given; give one of them");
+  } else if (!epochs.has_value() && !steps.has_value()) {
+    train.Problem("steps", "or train.epochs is missing; it says how long to train");
   }
   Put(&json, "steps", steps);
   Put(&json, "epochs", epochs);
@@ -196,6 +199,10 @@ void ReadEnv(YamlReader env, JobFile* job) {
 
 absl::StatusOr<JobFile> ParseJobFile(const std::string& text, absl::string_view file) {
   ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(text, file));
+  if (root.kind == YamlNode::Kind::kNull) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file, ": holds nothing; it has to say what to run: command: [PROGRAM, …], or train: {…}"));
+  }
   YamlProblem problem{std::string(file)};
   JobFile job;
   YamlReader reader(root, "", &problem);
@@ -232,6 +239,13 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& text, absl::string_view 
 }
 
 absl::StatusOr<JobFile> ReadJobFile(const std::string& path) {
+  struct stat found {};
+  // A pipe would be waited for, a device read without end.
+  if (stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot read the job file: ", path, " is ",
+                     S_ISDIR(found.st_mode) ? "a folder" : "a pipe or device", ", not a file"));
+  }
   absl::StatusOr<std::string> text = ReadFile(path, kLargestYaml);
   if (!text.ok()) {
     return absl::InvalidArgumentError(

@@ -4,12 +4,15 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/launch_request.h"
+#include "runtime/base/errno_status.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/file.h"
 #include "runtime/base/places.h"
@@ -34,6 +37,12 @@ void Get(const nlohmann::json& json, const char* key, Value* value) {
   }
 }
 
+absl::Status Unreadable(int error, const std::string& folder) {
+  return absl::UnavailableError(
+      absl::StrCat("look for jobs: ", ErrnoStatus(error, folder).message(),
+                   "; XDG_STATE_HOME says where jobs are kept"));
+}
+
 absl::Status Ambiguous(absl::string_view word, const std::vector<KnownJob>& jobs) {
   std::string text = absl::StrCat("\"", word, "\" may be any of these jobs; give an id:");
   for (const KnownJob& job : jobs) {
@@ -46,19 +55,30 @@ absl::Status Ambiguous(absl::string_view word, const std::vector<KnownJob>& jobs
 
 }  // namespace
 
-std::vector<KnownJob> KnownJobs(const std::string& state_folder) {
+absl::StatusOr<std::vector<KnownJob>> KnownJobs(const std::string& state_folder) {
   std::vector<KnownJob> jobs;
   const std::string jobs_folder = JoinPath(state_folder, "jobs");
   DIR* folder = opendir(jobs_folder.c_str());
-  if (folder == nullptr) {
+  if (folder == nullptr && errno == ENOENT) {
     return jobs;
   }
+  if (folder == nullptr) {
+    return Unreadable(errno, jobs_folder);
+  }
+  auto close = absl::MakeCleanup([folder] { closedir(folder); });
   while (const dirent* entry = readdir(folder)) {
     struct stat found {};
     KnownJob job;
     job.id = entry->d_name;
     job.folder = JoinPath(jobs_folder, job.id);
-    if (job.id[0] == '.' || stat(job.folder.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) {
+    if (job.id[0] == '.') {
+      continue;
+    }
+    const bool there = stat(job.folder.c_str(), &found) == 0;
+    if (!there && errno != ENOENT) {
+      return Unreadable(errno, job.folder);
+    }
+    if (!there || !S_ISDIR(found.st_mode)) {
       continue;
     }
     struct stat spec {};
@@ -66,7 +86,6 @@ std::vector<KnownJob> KnownJobs(const std::string& state_folder) {
     job.started_s = has_spec ? spec.st_mtim.tv_sec : found.st_mtim.tv_sec;
     jobs.push_back(std::move(job));
   }
-  closedir(folder);
   std::sort(jobs.begin(), jobs.end(), [](const KnownJob& a, const KnownJob& b) {
     return a.started_s != b.started_s ? a.started_s > b.started_s : a.id < b.id;
   });
@@ -88,7 +107,8 @@ absl::StatusOr<KnownJob> FindJob(const std::string& state_folder, absl::string_v
   }
   std::vector<KnownJob> begins;
   std::vector<KnownJob> named;
-  for (KnownJob& job : KnownJobs(state_folder)) {
+  ASSIGN_OR_RETURN(std::vector<KnownJob> known, KnownJobs(state_folder));
+  for (KnownJob& job : known) {
     if (job.id == word) {
       return job;
     }
@@ -127,6 +147,7 @@ absl::StatusOr<ReportSeen> ReadReport(const KnownJob& job) {
     Get(json, "reason", &report.reason);
     Get(json, "steps", &report.steps);
     Get(json, "restarts", &report.restarts);
+    Get(json, "log_folder", &report.log_folder);
   } catch (const std::exception& error) {
     return absl::DataLossError(absl::StrCat(ReportPath(job), " is no report: ", error.what()));
   }

@@ -18,8 +18,8 @@ struct KnownJob {
   int64_t started_s = 0;  // seconds since 1970
 };
 
-// Newest first.
-std::vector<KnownJob> KnownJobs(const std::string& state_folder);
+// Newest first. UNAVAILABLE: the folder cannot be read; one that does not exist has no jobs.
+absl::StatusOr<std::vector<KnownJob>> KnownJobs(const std::string& state_folder);
 
 // Whether a coordinator of this job listens.
 bool CoordinatorListens(absl::string_view job_id);
@@ -38,6 +38,7 @@ struct ReportSeen {
   std::string reason;
   int64_t steps = 0;
   int restarts = 0;
+  std::string log_folder;
   std::string text;  // the whole file
 };
 // DATA_LOSS if it is no report.

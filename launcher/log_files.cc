@@ -34,6 +34,16 @@ std::set<int64_t> NumberedEntries(const std::string& folder) {
 
 }  // namespace
 
+std::set<int> LoggedRanks(const std::string& log_folder) {
+  std::set<int> ranks;
+  for (const int64_t epoch : NumberedEntries(log_folder)) {
+    for (const int64_t rank : NumberedEntries(JoinPath(log_folder, absl::StrCat(epoch)))) {
+      ranks.insert(static_cast<int>(rank));
+    }
+  }
+  return ranks;
+}
+
 LogFiles::LogFiles(std::string log_folder, std::optional<std::vector<int>> ranks)
     : folder_(std::move(log_folder)), all_ranks_(!ranks.has_value()) {
   if (ranks.has_value()) {

@@ -24,6 +24,9 @@ struct LogLine {
   absl::string_view line;
 };
 
+// Every rank that has logs in some epoch.
+std::set<int> LoggedRanks(const std::string& log_folder);
+
 // Reads what is there and, called again, what was added since. Not thread-safe.
 class LogFiles {
  public:

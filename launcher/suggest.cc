@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace trainctl {
@@ -43,11 +42,20 @@ std::string Nearest(absl::string_view word, const std::vector<std::string>& know
       best = candidate;
     }
   }
-  if (best.empty() && word.size() >= 3) {
-    auto it = std::find_if(known.begin(), known.end(), [&](const std::string& candidate) {
-      return absl::StartsWith(candidate, word);
-    });
-    best = it == known.end() ? "" : *it;
+  if (!best.empty()) {
+    return best;
+  }
+  // Far by letters, but begun alike: "--nprocs" for "--nproc-per-node".
+  const size_t least = std::max<size_t>(3, (word.size() * 3 + 3) / 4);
+  size_t most = least - 1;
+  for (const std::string& candidate : known) {
+    const size_t alike = static_cast<size_t>(
+        std::mismatch(word.begin(), word.end(), candidate.begin(), candidate.end()).first -
+        word.begin());
+    if (alike > most) {
+      most = alike;
+      best = candidate;
+    }
   }
   return best;
 }

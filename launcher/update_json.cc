@@ -41,29 +41,40 @@ Json WorkerJson(const WorkerState& worker) {
   return json;
 }
 
+Json CoreOf(const JobLine& line) {
+  Json json = Object("job");
+  json["job"] = line.job;
+  json["name"] = line.name;
+  json["state"] = line.state;
+  json["step"] = line.step;
+  if (line.started_s > 0) json["started"] = line.started_s;
+  json["job_folder"] = line.job_folder;
+  return json;
+}
+
+void AddDescription(const JobDescription& job, Json* target) {
+  Json& json = *target;
+  json["explain"] = job.view.explain;
+  json["term"] = job.view.term.value;
+  json["epoch"] = job.view.epoch.value;
+  json["world_size"] = job.view.world_size;
+  json["restarts"] = job.view.restarts;
+  json["total_steps"] = job.view.total_steps.value;
+  json["recovery_point"] =
+      job.view.recovery_point.value < 0 ? Json() : Json(job.view.recovery_point.value);
+  json["coordinator_pid"] = job.coordinator_pid;
+  json["log_folder"] = job.log_folder;
+  json["checkpoint_folder"] = job.checkpoint_folder;
+  json["workers"] = Json::array();
+  for (const WorkerState& worker : job.workers) {
+    json["workers"].push_back(WorkerJson(worker));
+  }
+}
+
 struct ToJson {
   Json operator()(const JobDescription& job) const {
-    Json json = Object("job");
-    json["job"] = job.job_id;
-    json["name"] = job.name;
-    json["phase"] = JobPhaseName(job.view.phase);
-    json["explain"] = job.view.explain;
-    json["term"] = job.view.term.value;
-    json["epoch"] = job.view.epoch.value;
-    json["world_size"] = job.view.world_size;
-    json["restarts"] = job.view.restarts;
-    json["step"] = job.view.step.value;
-    json["total_steps"] = job.view.total_steps.value;
-    json["recovery_point"] =
-        job.view.recovery_point.value < 0 ? Json() : Json(job.view.recovery_point.value);
-    json["coordinator_pid"] = job.coordinator_pid;
-    json["job_folder"] = job.job_folder;
-    json["log_folder"] = job.log_folder;
-    json["checkpoint_folder"] = job.checkpoint_folder;
-    json["workers"] = Json::array();
-    for (const WorkerState& worker : job.workers) {
-      json["workers"].push_back(WorkerJson(worker));
-    }
+    Json json = CoreOf(LineOf(job));
+    AddDescription(job, &json);
     return json;
   }
   Json operator()(const Announce& announce) const {
@@ -124,6 +135,33 @@ std::string LineJson(int64_t epoch, int rank, int stream, absl::string_view line
   return Line(json);
 }
 
-std::string DescriptionJson(const JobDescription& job) { return Line(ToJson{}(job)); }
+JobLine LineOf(const JobDescription& job) {
+  return JobLine{job.job_id,          job.name, JobPhaseName(job.view.phase),
+                 job.view.step.value, 0,        job.job_folder};
+}
+
+std::string JobJson(const JobLine& line) { return Line(CoreOf(line)); }
+
+std::string JobJson(const JobLine& line, const JobDescription& job) {
+  Json json = CoreOf(line);
+  AddDescription(job, &json);
+  return Line(json);
+}
+
+std::string JobJson(const JobLine& line, const ReportSeen& report, absl::string_view report_path) {
+  Json json = CoreOf(line);
+  json["restarts"] = report.restarts;
+  json["exit_status"] = report.exit_status;
+  json["reason"] = report.reason;
+  json["report"] = std::string(report_path);
+  return Line(json);
+}
+
+std::string ErrorJson(int exit_status, absl::string_view message) {
+  Json json = Object("error");
+  json["exit_status"] = exit_status;
+  json["message"] = std::string(message);
+  return Line(json);
+}
 
 }  // namespace trainctl

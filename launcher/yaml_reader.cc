@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/flag_value.h"
@@ -184,11 +185,11 @@ std::vector<std::pair<std::string, std::string>> YamlReader::AllTexts() {
   return texts;
 }
 
-void YamlReader::Require(const char* key) {
+void YamlReader::Require(const char* key, absl::string_view expected) {
   const bool present = std::any_of(node_->entries.begin(), node_->entries.end(),
                                    [&](const YamlEntry& entry) { return entry.key.scalar == key; });
   if (!present) {
-    problem_->Report(node_->line, absl::StrCat(Name(key), " is missing"));
+    problem_->Report(node_->line, absl::StrCat(Name(key), " is missing; expected ", expected));
   }
 }
 
@@ -199,15 +200,20 @@ void YamlReader::Problem(const char* key, absl::string_view message) {
       line = value.line;
     }
   }
-  problem_->Report(line, absl::StrCat(Name(key), " ", message));
+  problem_->Report(line,
+                   absl::StrCat(Name(key), absl::StartsWith(message, ":") ? "" : " ", message));
 }
 
 void YamlReader::RefuseUnknownKeys() {
   for (const auto& [key, value] : node_->entries) {
     if (std::find(known_.begin(), known_.end(), key.scalar) == known_.end()) {
-      problem_->Report(key.line, absl::StrCat("unknown key \"", key.scalar.substr(0, 60), "\"",
-                                              where_.empty() ? "" : absl::StrCat(" in ", where_),
-                                              DidYouMean(key.scalar, known_)));
+      const std::string nearest = DidYouMean(key.scalar, known_);
+      problem_->Report(
+          key.line,
+          absl::StrCat("unknown key \"", key.scalar.substr(0, 60), "\"",
+                       where_.empty() ? "" : absl::StrCat(" in ", where_),
+                       nearest.empty() ? absl::StrCat("; known are ", absl::StrJoin(known_, ", "))
+                                       : nearest));
     }
   }
 }

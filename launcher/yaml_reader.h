@@ -44,9 +44,9 @@ class YamlReader {
   // Keys of this mapping are the user's own, such as names of variables.
   std::vector<std::pair<std::string, std::string>> AllTexts();
 
-  // Reports that `key` must be given, if it is not.
-  void Require(const char* key);
-  // Reports at the line of `key`, or of the mapping if it is absent.
+  // Reports that `key` must be given, if it is not. `expected` says what.
+  void Require(const char* key, absl::string_view expected);
+  // Reports "KEY MESSAGE" at the line of `key`, or of the mapping if it is absent.
   void Problem(const char* key, absl::string_view message);
   // After all getters: reports a key that none of them asked for.
   void RefuseUnknownKeys();

@@ -180,7 +180,7 @@ absl::StatusOr<YamlNode> ParseYaml(const std::string& text, absl::string_view fi
     }
   } catch (const YAML::Exception& error) {
     line = LineOf(error.mark);
-    problem = error.msg;
+    problem = absl::StrCat("this is no valid YAML: ", error.msg);
   } catch (const std::exception& error) {
     problem = error.what();
   }

@@ -13,6 +13,7 @@
 #include "launcher/commands/exit_status.h"
 #include "launcher/console.h"
 #include "launcher/coordinator/worker_env.h"
+#include "launcher/progress_text.h"
 
 namespace trainctl {
 namespace {
@@ -65,8 +66,8 @@ std::string PlanText(const LaunchRequest& request, const StartWorkers& start) {
   const JobSpec& spec = request.spec;
   std::string text = absl::StrCat(
       "job          ", spec.job_id, " (an example: the last part is drawn anew)\n", "node         ",
-      start.node, ", ", start.workers.size(), " workers\n", "folder       ", spec.cwd, "\n",
-      "logs         ", spec.log_folder, "\n", "checkpoints  ",
+      start.node, ", ", CountText(static_cast<int64_t>(start.workers.size()), "worker"), "\n",
+      "folder       ", spec.cwd, "\n", "logs         ", spec.log_folder, "\n", "checkpoints  ",
       spec.checkpoint_folder.empty() ? "none" : spec.checkpoint_folder, "\n", "restarts     ",
       spec.max_restarts, " for the program's own failures; ", spec.window_restarts,
       " of any cause in ", ToSeconds(spec.restart_window), " s\n", "grace        ",

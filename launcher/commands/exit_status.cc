@@ -3,9 +3,15 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/update_json.h"
 #include "runtime/base/fd.h"
 
 namespace trainctl {
+namespace {
+
+bool tell_errors_as_json = false;
+
+}  // namespace
 
 int ExitStatusOf(const absl::Status& status) {
   switch (status.code()) {
@@ -29,8 +35,14 @@ int ExitStatusOf(const absl::Status& status) {
 }
 
 int Fail(const absl::Status& status) {
+  const int exit_status = ExitStatusOf(status);
   WriteAll(2, absl::StrCat("trainctl: ", status.message(), "\n"), "stderr").IgnoreError();
-  return ExitStatusOf(status);
+  if (tell_errors_as_json) {
+    WriteAll(1, ErrorJson(exit_status, status.message()), "stdout").IgnoreError();
+  }
+  return exit_status;
 }
+
+void TellErrorsAsJson() { tell_errors_as_json = true; }
 
 }  // namespace trainctl

@@ -20,6 +20,10 @@ int ExitStatusOf(const absl::Status& status);
 // Prints "trainctl: message" to stderr and returns the exit status.
 int Fail(const absl::Status& status);
 
+// From now on Fail also prints {"schema": 1, "type": "error", …} on stdout: whoever asked for
+// --json reads no other stream.
+void TellErrorsAsJson();
+
 }  // namespace trainctl
 
 #endif  // TRAINCTL_LAUNCHER_COMMANDS_EXIT_STATUS_H_

@@ -1,5 +1,6 @@
 #include <ctime>
-#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -8,48 +9,39 @@
 #include "launcher/console.h"
 #include "launcher/job_client.h"
 #include "launcher/job_lookup.h"
+#include "launcher/update_json.h"
 #include "runtime/base/places.h"
 
 namespace trainctl {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct Row {
-  std::string id;
-  std::string name;
-  std::string state;  // a phase, an outcome, or "interrupted"
-  int64_t step = 0;
-  int64_t started_s = 0;
-};
-
-Row Look(const KnownJob& job) {
-  Row row{job.id, job.id.substr(0, job.id.rfind('-')), "interrupted", 0, job.started_s};
+JobLine Look(const KnownJob& job) {
+  JobLine line{job.id,    job.id.substr(0, job.id.rfind('-')), "interrupted", 0, job.started_s,
+               job.folder};
   absl::StatusOr<ReportSeen> report = ReadReport(job);
   if (absl::IsDataLoss(report.status())) {
-    row.state = "damaged";
-    return row;
+    line.state = "damaged";
+    return line;
   }
   if (report.ok()) {
-    row.name = report->name;
-    row.step = report->steps;
+    line.name = report->name;
+    line.step = report->steps;
     if (!report->outcome.empty()) {
-      row.state = report->outcome;
-      return row;
+      line.state = report->outcome;
+      return line;
     }
   }
   if (!CoordinatorListens(job.id)) {
-    return row;
+    return line;
   }
   absl::StatusOr<JobDescription> description = JobClient(JobSocket(job.id)).Describe(seconds(2));
   if (!description.ok()) {
-    row.state = "not answering";
-    return row;
+    line.state = "not answering";
+    return line;
   }
-  row.name = description->name;
-  row.state = JobPhaseName(description->view.phase);
-  row.step = description->view.step.value;
-  return row;
+  line = LineOf(*description);
+  line.started_s = job.started_s;
+  return line;
 }
 
 std::string LocalTime(int64_t seconds_since_1970) {
@@ -64,28 +56,30 @@ std::string LocalTime(int64_t seconds_since_1970) {
 }  // namespace
 
 int RunList(const JobFlags& flags) {
+  absl::StatusOr<std::vector<KnownJob>> jobs = KnownJobs(StateFolder());
+  if (!jobs.ok()) {
+    return Fail(jobs.status());
+  }
   Console console;
   std::string out;
   if (!flags.json) {
     out =
-        absl::StrFormat("%-40s %-20s %-12s %10s  %s\n", "JOB", "NAME", "STATE", "STEP", "STARTED");
+        absl::StrFormat("%-40s %-20s %-13s %10s  %s\n", "JOB", "NAME", "STATE", "STEP", "STARTED");
   }
-  for (const KnownJob& job : KnownJobs(StateFolder())) {
-    const Row row = Look(job);
+  for (const KnownJob& job : *jobs) {
+    const JobLine line = Look(job);
     if (flags.json) {
-      const Json json = {{"schema", 1},
-                         {"type", "job"},
-                         {"job", row.id},
-                         {"name", row.name},
-                         {"state", row.state},
-                         {"step", row.step},
-                         {"started", row.started_s},
-                         {"folder", job.folder}};
-      absl::StrAppend(&out, json.dump(-1, ' ', false, Json::error_handler_t::replace), "\n");
-    } else {
-      absl::StrAppend(&out, absl::StrFormat("%-40s %-20s %-12s %10d  %s\n", row.id, row.name,
-                                            row.state, row.step, LocalTime(row.started_s)));
+      out += JobJson(line);
+      continue;
     }
+    // A program that reports no steps is not at its beginning for ever.
+    const std::string step = line.step > 0 ? absl::StrCat(line.step) : "-";
+    absl::StrAppend(&out, absl::StrFormat("%-40s %-20s %-13s %10s  %s\n", line.job, line.name,
+                                          line.state, step, LocalTime(line.started_s)));
+  }
+  if (jobs->empty() && !flags.json) {
+    console.Err(absl::StrCat("trainctl: no jobs yet in ", StateFolder(),
+                             "/jobs; trainctl launch starts one\n"));
   }
   console.Out(out);
   return kExitDone;

@@ -2,6 +2,9 @@
 #include <unistd.h>
 
 #include <climits>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/commands/commands.h"
@@ -28,13 +31,28 @@ struct Filter {
   std::unique_ptr<re2::RE2> pattern;  // null: every line
 };
 
-absl::StatusOr<Filter> ReadFilter(const JobFlags& flags) {
+// A rank that the job does not have would look like one that printed nothing. Before the first
+// epoch nobody knows the ranks.
+absl::Status CheckRanks(const KnownJob& job, const std::vector<int>& ranks) {
+  const std::set<int> logged = LoggedRanks(JoinPath(job.folder, "logs"));
+  for (const int rank : ranks) {
+    if (!logged.empty() && logged.count(rank) == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--rank: found ", rank, ", but job ", job.id, " has ",
+                       logged.size() == 1 ? "only rank " : "ranks 0 to ", *logged.rbegin()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Filter> ReadFilter(const KnownJob& job, const JobFlags& flags) {
   Filter filter;
   if (flags.ranks.has_value()) {
     absl::StatusOr<std::vector<int>> ranks = ParseRankList(*flags.ranks);
     if (!ranks.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("--rank: ", ranks.status().message()));
     }
+    RETURN_IF_ERROR(CheckRanks(job, *ranks));
     filter.ranks = *std::move(ranks);
   }
   if (flags.grep.has_value()) {
@@ -119,7 +137,7 @@ int RunLogs(const JobFlags& flags) {
   if (!job.ok()) {
     return Fail(job.status());
   }
-  absl::StatusOr<Filter> filter = ReadFilter(flags);
+  absl::StatusOr<Filter> filter = ReadFilter(*job, flags);
   if (!filter.ok()) {
     return Fail(filter.status());
   }

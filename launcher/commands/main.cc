@@ -13,6 +13,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/commands/exit_status.h"
 #include "launcher/console.h"
+#include "runtime/base/errno_status.h"
 #include "runtime/base/log.h"
 
 namespace trainctl {
@@ -50,15 +51,23 @@ int Main(const std::vector<std::string>& words) {
   if (words.size() == 1 && words[0] == "manual-page") {
     return RunManualPage();
   }
+  if (AsksForJson(words)) {
+    TellErrorsAsJson();
+  }
   absl::StatusOr<CommandLine> line = ParseCommandLine(words);
   if (!line.ok()) {
     return Fail(line.status());
   }
-  if (!line->help.empty()) {
+  int status = kExitDone;
+  if (line->help.empty()) {
+    status = Run(*line);
+  } else {
     Console().Out(line->help);
-    return kExitDone;
   }
-  return Run(*line);
+  if (status == kExitDone && Console::out_error() != 0) {
+    return Fail(absl::UnknownError(ErrnoStatus(Console::out_error(), "write to stdout").message()));
+  }
+  return status;
 }
 
 }  // namespace

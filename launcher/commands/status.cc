@@ -4,6 +4,7 @@
 #include "launcher/console.h"
 #include "launcher/job_client.h"
 #include "launcher/job_lookup.h"
+#include "launcher/progress_text.h"
 #include "launcher/update_json.h"
 #include "runtime/base/places.h"
 
@@ -11,6 +12,9 @@ namespace trainctl {
 namespace {
 
 std::string StepText(const JobView& view) {
+  if (view.step.value == 0 && view.total_steps.value == 0) {
+    return "no step was reported";
+  }
   std::string text = absl::StrCat("step ", view.step.value);
   if (view.total_steps.value > 0) {
     absl::StrAppend(&text, " of ", view.total_steps.value);
@@ -34,8 +38,8 @@ std::string DescriptionText(const JobDescription& job) {
   std::string text =
       absl::StrCat("job          ", job.job_id, " (", job.name, ")\n", "phase        ",
                    JobPhaseName(job.view.phase), ", epoch ", job.view.epoch.value, ", ",
-                   job.view.restarts, " restarts\n", "now          ", job.view.explain, "\n",
-                   "progress     ", StepText(job.view), "\n");
+                   CountText(job.view.restarts, "restart"), "\n", "now          ", job.view.explain,
+                   "\n", "progress     ", StepText(job.view), "\n");
   for (const WorkerState& worker : job.workers) {
     absl::StrAppend(&text, "rank ", worker.rank, "       ", NodeOf(job.view, worker.rank), " pid ",
                     worker.pid, " ");
@@ -60,14 +64,16 @@ int ShowOver(const KnownJob& job, bool json, Console* console) {
     return Fail(report.status());
   }
   if (json) {
-    console->Out(UpdateJson(
-        JobEnded{report->outcome, report->exit_status, report->reason, ReportPath(job), ""}));
+    console->Out(
+        JobJson({job.id, report->name, report->outcome, report->steps, job.started_s, job.folder},
+                *report, ReportPath(job)));
     return kExitDone;
   }
   console->Out(absl::StrCat(
       "job          ", job.id, " (", report->name, ")\n", "phase        over, ", report->outcome,
-      ", ", report->restarts, " restarts\n", "reason       ", report->reason, "\n",
-      "progress     step ", report->steps, "\n", "report       ", ReportPath(job), "\n"));
+      ", ", CountText(report->restarts, "restart"), "\n", "reason       ", report->reason, "\n",
+      report->steps > 0 ? absl::StrCat("progress     step ", report->steps, "\n") : "",
+      "logs         ", report->log_folder, "\n", "report       ", ReportPath(job), "\n"));
   return kExitDone;
 }
 
@@ -89,7 +95,9 @@ int RunStatus(const JobFlags& flags) {
                                           description.status().message(), "; trainctl resume ",
                                           job->id, " takes it over")));
   }
-  console.Out(flags.json ? DescriptionJson(*description) : DescriptionText(*description));
+  JobLine line = LineOf(*description);
+  line.started_s = job->started_s;
+  console.Out(flags.json ? JobJson(line, *description) : DescriptionText(*description));
   return kExitDone;
 }
 

@@ -72,6 +72,14 @@ def huge_job_file_is_refused(s):
     expect(s.run("launch", s.script("job.yaml", "a" * (2 << 20), 0o644)), 2, "job.yaml")
 
 
+def job_file_that_is_no_file_is_refused(s):
+    os.mkfifo(s.folder / "fifo.yaml")
+    expect(s.run("launch", "fifo.yaml"), 2, "fifo.yaml is a pipe or device, not a file")
+    (s.folder / "folder.yaml").mkdir()
+    expect(s.run("launch", "folder.yaml"), 2, "folder.yaml is a folder, not a file")
+    expect(s.run("launch", s.script("empty.yaml", "", 0o644)), 2, "empty.yaml: holds nothing")
+
+
 def unwritable_state_folder_is_not_fit_and_leaves_nothing(s):
     result = s.run("launch", "/bin/true", env={"XDG_STATE_HOME": "/proc/1"})
     expect(result, 5, "cannot keep the job's state", "XDG_STATE_HOME")

@@ -68,7 +68,7 @@ TEST(CommandLine, TakesTorchrunsFlagsFromTheEnvironmentAndPrefersTheFlag) {
   EXPECT_FALSE(Launch({"p"}).no_python);
   EXPECT_EQ(Launch({"--nproc-per-node", "2", "p"}).nproc_per_node, "2");
   setenv("PET_STANDALONE", "perhaps", 1);
-  EXPECT_THAT(Refusal({"launch", "p"}), HasSubstr("standalone"));
+  EXPECT_THAT(Refusal({"launch", "p"}), HasSubstr("PET_STANDALONE"));
   EXPECT_TRUE(ParseCommandLine({"list"}).ok());
   unsetenv("PET_NPROC_PER_NODE");
   unsetenv("PET_STANDALONE");
@@ -137,6 +137,49 @@ TEST(Completion, KnowsEveryFlag) {
   EXPECT_THAT(BashCompletion(verbs), HasSubstr("--nproc-per-node"));
   EXPECT_THAT(ZshCompletion(verbs), HasSubstr("--nproc-per-node"));
   EXPECT_THAT(ManualPage(verbs), HasSubstr("\\-\\-nproc\\-per\\-node N|gpu|cpu|auto"));
+}
+
+TEST(CommandLine, SaysInItsOwnWordsWhatIsWrong) {
+  EXPECT_EQ(Refusal({""}), "the verb is empty; trainctl --help shows them");
+  EXPECT_EQ(Refusal({"launch", "--nproc-per-node", "", "x"}),
+            "--nproc-per-node: the value is empty, expected N|gpu|cpu|auto");
+  EXPECT_EQ(Refusal({"launch", "--nproc-per-node=", "x"}),
+            "--nproc-per-node: the value is empty, expected N|gpu|cpu|auto");
+  EXPECT_EQ(Refusal({"launch", "--grace"}), "--grace needs a value: TIME");
+  EXPECT_THAT(Refusal({"launch", "--nprocs", "2", "x"}),
+              HasSubstr("did you mean --nproc-per-node?"));
+  EXPECT_EQ(Refusal({"list", "--json=yes"}), "--json takes no value, found \"yes\"");
+  EXPECT_EQ(Refusal({"completion", "fish"}), "completion: found \"fish\", expected bash or zsh");
+  EXPECT_EQ(Refusal({"status"}),
+            "JOB is missing: id of a job, the beginning of one, or a name; trainctl status --help "
+            "shows more");
+  EXPECT_THAT(Refusal({"list", "a", "b"}), HasSubstr("found \"a b\" where trainctl list expects"));
+  setenv("PET_NO_PYTHON", "perhaps", 1);
+  EXPECT_EQ(Refusal({"launch", "x"}), "PET_NO_PYTHON: found \"perhaps\", expected 1 or 0");
+  unsetenv("PET_NO_PYTHON");
+}
+
+TEST(CommandLine, OfAFlagGivenTwiceTheLastCounts) {
+  const CommandLine line = *ParseCommandLine(
+      {"launch", "--name", "a", "--local-rank-arg=x", "--local-rank-arg", "--name=b", "x"});
+  EXPECT_EQ(line.launch.name, "b");
+  EXPECT_EQ(line.launch.local_rank_arg, "local-rank");
+}
+
+TEST(CommandLine, TakesTheEmptyValuesThatTorchrunTakes) {
+  const CommandLine line =
+      *ParseCommandLine({"launch", "--rdzv_endpoint=", "--local-ranks-filter", "", "x"});
+  EXPECT_FALSE(line.launch.rdzv_endpoint.has_value());
+  EXPECT_FALSE(line.launch.local_ranks_filter.has_value());
+}
+
+TEST(CommandLine, KnowsWhetherAWrongCommandAsksForJson) {
+  EXPECT_TRUE(AsksForJson({"lanch", "--json", "x"}));
+  EXPECT_TRUE(AsksForJson({"launch", "--bad", "--name", "a", "--json", "x"}));
+  EXPECT_TRUE(AsksForJson({"status", "--json"}));
+  EXPECT_FALSE(AsksForJson({"launch", "x", "--json"}));
+  EXPECT_FALSE(AsksForJson({"launch", "--name", "--json", "x"}));
+  EXPECT_FALSE(AsksForJson({}));
 }
 
 }  // namespace

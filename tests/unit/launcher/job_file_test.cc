@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "tests/unit/scratch.h"
 
 namespace trainctl {
 namespace {
@@ -107,7 +109,8 @@ TEST(JobFile, WantsExactlyOneThingToRun) {
   EXPECT_THAT(Refusal("command: []\n"), HasSubstr("must not be empty"));
   EXPECT_THAT(Refusal(absl::StrCat(kWhole, "command: [a]\n")), HasSubstr("both given"));
   EXPECT_THAT(Refusal(With("steps: 2000", "steps: 2000\n  epochs: 3")), HasSubstr("both given"));
-  EXPECT_THAT(Refusal(With("  steps: 2000\n", "")), HasSubstr("train.steps is missing"));
+  EXPECT_THAT(Refusal(With("  steps: 2000\n", "")),
+              HasSubstr("train.steps or train.epochs is missing"));
 }
 
 TEST(Yaml, RefusesAHundredThousandLevels) {
@@ -144,6 +147,46 @@ TEST(Yaml, RefusesWhatMakesItAmbiguousOrLarge) {
     absl::StrAppend(&many, "k", key, ":\n");
   }
   EXPECT_THAT(Refusal(many), HasSubstr("keys in one mapping"));
+}
+
+TEST(JobFile, EveryRefusalSaysWhereWhatWasFoundAndWhatToDo) {
+  EXPECT_EQ(Refusal(""),
+            "job.yaml: holds nothing; it has to say what to run: command: [PROGRAM, …], "
+            "or train: {…}");
+  EXPECT_EQ(Refusal("# only a comment\n"), Refusal(""));
+  EXPECT_EQ(Refusal(With("200 steps", "often")),
+            "job.yaml:11: checkpoint.every: found \"often\", expected a number of steps, such as "
+            "\"200 steps\"");
+  EXPECT_EQ(Refusal(With("10 in 1h", "ten")),
+            "job.yaml:12: restart.window: found \"ten\", expected a number of restarts and a time, "
+            "such as \"10 in 1h\"");
+  EXPECT_EQ(Refusal(With("kind: mlp, ", "")),
+            "job.yaml:4: train.model.kind is missing; expected mlp or gpt");
+  EXPECT_EQ(
+      Refusal(With("global: 256, ", "")),
+      "job.yaml:7: train.batch.global is missing; expected the number of samples in a step, of "
+      "all workers together");
+  EXPECT_EQ(Refusal(With("keep: 3", "xyzzy: 3")),
+            "job.yaml:11: unknown key \"xyzzy\" in checkpoint; known are dir, every, keep");
+  EXPECT_THAT(Refusal("command: [a\n"), HasSubstr("this is no valid YAML: "));
+  EXPECT_EQ(Refusal(With("  steps: 2000\n", "  steps: 2000\n  epochs: 3\n")),
+            "job.yaml:9: train.epochs and train.steps are both given; give one of them");
+}
+
+// Reading a pipe would wait for ever, reading a device would never end.
+TEST(JobFile, OnlyAFileIsRead) {
+  const Scratch scratch;
+  ASSERT_EQ(mkfifo(scratch.File("job.yaml").c_str(), 0600), 0);
+  for (const auto& [path, found] : {std::pair<std::string, std::string>(
+                                        scratch.File("job.yaml"), "a pipe or device, not a file"),
+                                    {scratch.path(), "a folder, not a file"},
+                                    {"/dev/zero", "a pipe or device, not a file"},
+                                    {scratch.File("none"), "No such file"}}) {
+    const absl::Status status = ReadJobFile(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(found));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+  }
 }
 
 }  // namespace

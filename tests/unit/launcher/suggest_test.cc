@@ -20,6 +20,13 @@ TEST(Nearest, IsTheWordThatWasMeant) {
   EXPECT_EQ(Nearest(std::string(10'000, 'a'), verbs), "");
 }
 
+TEST(Nearest, FallsBackOnWordsThatBeginAlike) {
+  const std::vector<std::string> flags = {"--name", "--nproc-per-node", "--node-rank"};
+  EXPECT_EQ(Nearest("--nprocs", flags), "--nproc-per-node");
+  EXPECT_EQ(Nearest("--no", flags), "");
+  EXPECT_EQ(Nearest("--nonsense", flags), "");
+}
+
 TEST(DidYouMean, IsSilentWithoutACandidate) {
   EXPECT_EQ(DidYouMean("--nam", {"--name"}), "; did you mean --name?");
   EXPECT_EQ(DidYouMean("qqqq", {"--name"}), "");
