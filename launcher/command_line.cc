@@ -163,9 +163,7 @@ std::unique_ptr<CLI::App> BuildVerb(const std::string& verb, CommandLine* line) 
     AddJob(app.get(), job);
     app->add_option("SIGNAL", job->signal, "USR1, SIGUSR1 or 10")->required();
   } else if (verb == "key") {
-    app->add_option("new", line->key.what, "What to do: new makes a key")
-        ->required()
-        ->check(CLI::IsMember({"new"}));
+    app->add_option("new", line->key.what, "What to do: new makes a key")->required();
     app->add_option("PATH", line->key.path, "Where to write it");
   } else if (verb == "completion") {
     app->add_option("SHELL", line->shell, "bash or zsh")->required();
@@ -294,6 +292,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& wor
   if (StartsJob(line.verb) && line.launch.program.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "nothing to run: give a PROGRAM or a JOB.yaml (trainctl ", line.verb, " --help)"));
+  }
+  if (line.verb == "key" && line.key.what != "new") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("key: found \"", line.key.what, "\", expected new"));
   }
   if (line.verb == "completion" && line.shell != "bash" && line.shell != "zsh") {
     return absl::InvalidArgumentError(

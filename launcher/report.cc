@@ -7,6 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -311,11 +312,18 @@ std::string Report::FailureText() const {
   const Failure* failure =
       finished_->outcome.failure.has_value() ? &*finished_->outcome.failure : FirstFailure();
   if (failure == nullptr) return "";
-  std::string text = absl::StrCat("  failed:     ", failure->reason, " [",
-                                  FailureClassName(failure->failure_class), "; epoch ",
-                                  failure->epoch.value, "]\n");
+  // What the first line says already is not said again.
+  const std::string& said = finished_->outcome.reason;
+  std::string text;
+  if (!absl::StrContains(said, failure->reason)) {
+    absl::StrAppend(&text, "  failed:     ", failure->reason, "\n");
+  }
+  absl::StrAppend(&text, "  class:      ", FailureClassName(failure->failure_class), ", in epoch ",
+                  failure->epoch.value, "\n");
   const std::string message = ErrorMessage(failure->exit.error_json);
-  if (!message.empty()) absl::StrAppend(&text, "  error:      ", message, "\n");
+  if (!message.empty() && !absl::StrContains(said, message)) {
+    absl::StrAppend(&text, "  error:      ", message, "\n");
+  }
   const std::vector<std::string> lines = LastLines(failure->exit.output_tail, kTailLines);
   if (lines.empty()) return text;
   absl::StrAppend(&text, "  last lines of its stderr:\n");

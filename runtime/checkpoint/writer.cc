@@ -60,7 +60,8 @@ absl::Status CheckpointWriter::Open() {
   if (absl::Status made = MakeFolders(folder_); !made.ok()) {
     return Explain(made, "make the checkpoint folder");
   }
-  return Poison(disk_.SyncFolder(FolderOf(folder_)));
+  return Explain(Poison(disk_.SyncFolder(FolderOf(folder_))),
+                 absl::StrCat("make the checkpoint folder ", folder_));
 }
 
 absl::Status CheckpointWriter::Probe(int rank) {

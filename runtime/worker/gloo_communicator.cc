@@ -126,6 +126,8 @@ class GlooCommunicator : public Communicator {
     RETURN_IF_ERROR(mesh_->status());
     CollectiveScope scope(&session_.page(), op, bytes, type, bucket);
     shapes_.Begin({++collectives_, bytes, op, type});
+    if (shared_ != nullptr && op != CollectiveOp::kAllReduce)
+      shared_->BeginElsewhere(shapes_.own());
     patience_ = {absl::StrCat(CollectiveOpName(op), " number ", collectives_), timeout_,
                  Now() + timeout_};
     absl::Status result = body();

@@ -68,6 +68,10 @@ struct SharedReduce::Control {
   std::atomic<uint32_t> doorbell;  // changes whenever this rank should look again
   std::atomic<uint32_t> asleep;
   CollectiveShape shapes[2];  // of a piece, while its terms lie there
+  // The newest collective of this rank that went another way; `elsewhere` is its number.
+  std::atomic<uint64_t> elsewhere;
+  std::atomic<uint64_t> elsewhere_bytes;
+  std::atomic<CollectiveOp> elsewhere_op;
 };
 
 namespace {
@@ -158,12 +162,34 @@ void SharedReduce::Wake() {
 void SharedReduce::Publish(bool sums, uint32_t pieces) {
   Control& own = control(rank_);
   (sums ? own.sums : own.terms).store(pieces);
+  RingOthers();
+}
+
+void SharedReduce::RingOthers() {
   for (int rank = 0; rank < ranks_; ++rank) {
     if (rank == rank_) continue;
     Control& other = control(rank);
     other.doorbell.fetch_add(1);
     if (other.asleep.load() != 0) FutexWake(&other.doorbell);
   }
+}
+
+void SharedReduce::BeginElsewhere(const CollectiveShape& shape) {
+  Control& own = control(rank_);
+  own.elsewhere_bytes.store(shape.bytes);
+  own.elsewhere_op.store(shape.op);
+  own.elsewhere.store(shape.number);
+  RingOthers();
+}
+
+absl::Status SharedReduce::CheckNotElsewhere(int rank) {
+  const Control& other = control(rank);
+  CollectiveShape theirs;
+  theirs.number = other.elsewhere.load();
+  if (theirs.number < shape_.number) return absl::OkStatus();
+  theirs.bytes = other.elsewhere_bytes.load();
+  theirs.op = other.elsewhere_op.load();
+  return CompareShapes(rank_, shape_, rank, theirs);
 }
 
 absl::Status SharedReduce::WaitFor(int rank, bool sums, uint32_t piece, Instant deadline,
@@ -176,7 +202,8 @@ absl::Status SharedReduce::WaitFor(int rank, bool sums, uint32_t piece, Instant 
     own.asleep.store(1);
     // Whoever publishes after this look rings a bell that is no longer `rung`.
     if (!arrived()) {
-      absl::Status status = check(rank, deadline);
+      absl::Status status = CheckNotElsewhere(rank);
+      status.Update(check(rank, deadline));
       if (!status.ok()) {
         own.asleep.store(0);
         // What a rank gave before it ended counts.

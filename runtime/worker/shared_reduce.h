@@ -38,6 +38,10 @@ class SharedReduce {
   absl::Status AllReduceSum(T* data, size_t count, const CollectiveShape& shape, Instant deadline,
                             const Check& check);
 
+  // This rank begins a collective that goes another way. Whoever waits for it here, at the same
+  // number or an earlier one, gets INVALID_ARGUMENT.
+  void BeginElsewhere(const CollectiveShape& shape);
+
   // Any thread: lets a waiting AllReduceSum ask `check` again.
   void Wake();
 
@@ -51,8 +55,10 @@ class SharedReduce {
   char* Sums(uint32_t piece) const;             // of a piece, each part written by its owner
   absl::Status WaitFor(int rank, bool sums, uint32_t piece, Instant deadline, const Check& check);
   absl::Status WaitForTerms(int rank, uint32_t piece, Instant deadline, const Check& check);
+  absl::Status CheckNotElsewhere(int rank);
   void PublishTerms(uint32_t piece);
   void Publish(bool sums, uint32_t pieces);
+  void RingOthers();
 
   template <typename T>
   absl::Status OneHop(T* data, size_t count, Instant deadline, const Check& check);

@@ -101,6 +101,12 @@ def exception_is_in_the_last_lines(s):
     assert str(s.job()) in tail, tail
 
 
+def last_words_of_workers_that_end_at_once_are_kept(s):
+    result = s.run("launch", "--nproc-per-node", "3", s.shell("echo no such device >&2\nexit 7\n"))
+    expect(result, 1, "| no such device")
+    assert "no such device" in s.report()["first_failure"]["output_tail"], s.report()
+
+
 def failing_import_never_restarts(s):
     script = s.script("train.py", "import no_such_module_anywhere\n", 0o644)
     expect(s.run("launch", "--max-restarts", "5", script), 1, "no_such_module_anywhere")
