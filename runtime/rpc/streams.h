@@ -8,6 +8,7 @@
 #include <grpcpp/support/client_callback.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -149,7 +150,7 @@ class ServerStream final : public ServerSender<grpc::ServerBidiReactor<In, Out>,
 template <typename Reactor, typename In>
 class ClientReceiver : public Reactor {
  public:
-  explicit ClientReceiver(Loop* loop) : loop_(loop) {}
+  explicit ClientReceiver(Loop* loop) { loop_.store(loop); }
 
   std::function<void(In message)> on_message;  // the next one is read when this returns
   std::function<void(absl::Status status)> on_closed;
@@ -176,7 +177,7 @@ class ClientReceiver : public Reactor {
     if (!std::exchange(released_, true)) this->RemoveHold();
   }
   void OnReadDone(bool ok) final {
-    loop_->Post([this, ok] {
+    loop()->Post([this, ok] {
       if (!ok || released_) return Release();
       In message;
       message.Swap(&in_);
@@ -185,13 +186,15 @@ class ClientReceiver : public Reactor {
     });
   }
   void OnDone(const grpc::Status& status) final {
-    loop_->Post([this, status = FromGrpc(status)] {
+    loop()->Post([this, status = FromGrpc(status)] {
       std::unique_ptr<ClientReceiver> self(this);
       if (on_closed) on_closed(status);
     });
   }
 
-  Loop* loop_;
+  // Atomic, because what orders its making before the first callback is inside gRPC, where TSan
+  // does not look.
+  std::atomic<Loop*> loop_ = nullptr;
   grpc::ClientContext context_;
   In in_;
   bool released_ = false;
