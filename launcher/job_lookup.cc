@@ -46,9 +46,10 @@ absl::Status Unreadable(int error, const std::string& folder) {
 absl::Status Ambiguous(absl::string_view word, const std::vector<KnownJob>& jobs) {
   std::string text = absl::StrCat("\"", word, "\" may be any of these jobs; give an id:");
   for (const KnownJob& job : jobs) {
-    absl::StrAppend(
-        &text, "\n  ", job.id,
-        IsOver(job) ? "  over" : (CoordinatorListens(job.id) ? "  running" : "  interrupted"));
+    const absl::StatusOr<ReportSeen> report = ReadReport(job);
+    std::string state = report.ok() ? report->outcome : "";
+    if (state.empty()) state = CoordinatorListens(job.id) ? "running" : "interrupted";
+    absl::StrAppend(&text, "\n  ", job.id, "  ", state);
   }
   return absl::InvalidArgumentError(text);
 }

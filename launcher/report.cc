@@ -165,6 +165,8 @@ void Report::Progress(const ProgressSeen& progress, Instant first_step, Instant 
     }
   }
   story->last_step = std::max(story->last_step, Step(static_cast<int64_t>(progress.step)));
+  // Samples of earlier epochs, which appear when the checkpoint is loaded, are nobody's rate.
+  if (progress.phase <= kInitPhase && story->formed.resume_step > Step(0)) return;
   auto& samples = story->samples;
   if (story->first_samples.first == kNever) story->first_samples = {now, progress.samples};
   story->last_samples = {now, progress.samples};
@@ -325,7 +327,9 @@ std::string Report::FailureText() const {
     absl::StrAppend(&text, "  error:      ", message, "\n");
   }
   const std::vector<std::string> lines = LastLines(failure->exit.output_tail, kTailLines);
-  if (lines.empty()) return text;
+  const bool repeats =
+      lines.size() == 1 && !message.empty() && absl::StrContains(lines.front(), message);
+  if (lines.empty() || repeats) return text;
   absl::StrAppend(&text, "  last lines of its stderr:\n");
   for (const std::string& line : lines) absl::StrAppend(&text, "    | ", line, "\n");
   return text;

@@ -24,7 +24,7 @@ Checkpointing::Checkpointing(std::string folder, int keep, Session& session,
       writer_(folder_, session.identity().epoch) {}
 
 // The same on all ranks: OK, or the failure of the lowest of those ranks whose failure is worst (a
-// full disk is the least).
+// full disk is the least). Its text names the rank, elsewhere than there.
 absl::Status Checkpointing::Agree(const absl::Status& mine) {
   const int ranks = communicator_.size();
   if (ranks == 1) return mine;
@@ -44,8 +44,9 @@ absl::Status Checkpointing::Agree(const absl::Status& mine) {
   absl::Status worst;
   for (int rank = 0; rank < ranks; ++rank) {
     const Told& from = all[static_cast<size_t>(rank)];
+    const std::string whose = rank == communicator_.rank() ? "" : absl::StrCat("rank ", rank, ": ");
     const absl::Status status(static_cast<absl::StatusCode>(from.code),
-                              absl::StrCat("rank ", rank, ": ", from.text));
+                              absl::StrCat(whose, from.text));
     const bool worse = worst.ok() || absl::IsResourceExhausted(worst);
     if (!status.ok() && worse && (worst.ok() || !absl::IsResourceExhausted(status))) worst = status;
   }
@@ -58,12 +59,13 @@ absl::Status Checkpointing::Open() {
   RETURN_IF_ERROR(Agree(opened));
   const absl::Status tried = Agree(writer_.Probe(communicator_.rank()));
   if (!absl::IsResourceExhausted(tried)) return tried;
-  TellLost(tried);  // there may be room again by the time of the first checkpoint
+  // There may be room again by the time of the first checkpoint.
+  if (communicator_.rank() == 0) TellLost(tried);
   return absl::OkStatus();
 }
 
 void Checkpointing::TellLost(const absl::Status& why) {
-  if (communicator_.rank() != 0 || std::exchange(told_lost_, true)) return;
+  if (std::exchange(told_lost_, true)) return;
   session_.Note(absl::StrCat(why.message(),
                              "; training goes on, and the next checkpoints are tried as planned"));
 }
@@ -76,9 +78,10 @@ absl::Status Checkpointing::Save(Step step, const std::vector<StateTensor>& tens
                          {{"step", absl::StrCat(step.value)}});
   const absl::Status agreed = Agree(shard.status());
   if (absl::IsResourceExhausted(agreed)) {
+    if (rank != 0) return absl::OkStatus();
     unsaved_ = agreed;
     TellLost(agreed);
-    return rank == 0 ? writer_.Discard(step) : absl::OkStatus();
+    return writer_.Discard(step);
   }
   RETURN_IF_ERROR(agreed);
   frame::Shard prepared;

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import signal
+import subprocess
 
 import sandbox
 from sandbox import expect, wait_until
@@ -99,6 +100,24 @@ def training_goes_on_after_everything_died(s):
     report = json.loads(next(j for j in s.jobs() if j.name.startswith("hit-"))
                         .joinpath("report.json").read_text())
     assert report["epochs"][-1]["resume_step"] >= 40, report
+
+
+def result_that_cannot_be_saved_is_a_failure_of_the_disk(s):
+    if os.geteuid() != 0:
+        print("skipped, because a file system of its own needs root")
+        return
+    mount = s.folder / "small"
+    mount.mkdir()
+    # Room for the folders of both workers' shards, and for no shard.
+    script = f'mount -t tmpfs -o size=8k tmpfs {mount} && exec "$@"'
+    result = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", sandbox.TRAINCTL, "launch", job_file(s, 60, f"{mount}/c")],
+        env=s.env, cwd=s.folder, capture_output=True, text=True, timeout=sandbox.DEADLINE_S, check=False)
+    expect(result, 1, "No space left on device", "the state after the last step, 60, could not be saved", "disk")
+    assert result.stderr.count("training goes on") == 1, result.stderr
+    report = s.report()
+    assert report["first_failure"]["class"] == "disk" and report["first_failure"]["rank"] == 0, report
+    assert report["restarts"] == 0 and report["checkpoints"] == [] and "validation_loss" in report["metrics"], report
 
 
 def missing_data_is_a_user_error_without_restarts(s):

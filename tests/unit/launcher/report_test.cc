@@ -146,6 +146,16 @@ TEST(Report, TheClosingLinesSayWhatFailedAndWhereToLook) {
   EXPECT_THAT(summary, HasSubstr("test_top1:"));
 }
 
+TEST(Report, SamplesOfALoadedCheckpointAreNoRate) {
+  Report report(Spec());
+  report.Take(Formed(0, 0, Step(60)), Instant{1});
+  report.Progress(At(0, 0, 1, 0), kNever, Instant{2});
+  report.Progress(At(0, 60, 3, 3840), kNever, Instant{2} + seconds(1));
+  EXPECT_EQ(report.samples_per_second(), 0);
+  report.Progress(At(0, 61, 3, 3904), kNever, Instant{2} + seconds(2));
+  EXPECT_DOUBLE_EQ(report.samples_per_second(), 64);
+}
+
 TEST(Report, ARunThatFoundAllStepsDoneTellsNoLossAndNoRate) {
   Report report(Spec());
   report.Take(Formed(0, 0, Step(60)), Instant{1});
