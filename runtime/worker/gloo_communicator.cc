@@ -11,25 +11,20 @@
 #include "runtime/base/status.h"
 #include "runtime/worker/collective_record.h"
 #include "runtime/worker/gloo_mesh.h"
+#include "runtime/worker/inboxes.h"
 #include "runtime/worker/network_interface.h"
 #include "runtime/worker/rank_order_sum.h"
-#include "runtime/worker/shape_exchange.h"
 #include "runtime/worker/shared_reduce.h"
 
 namespace trainctl {
 namespace {
 
-// Large messages travel in pieces, so that sums and both directions overlap.
-constexpr size_t kPieceBytes = size_t{512} << 10;
-// Receives that are always posted for each peer: a sender never waits for the receiver's word, and
-// a slow receiver holds at most this many pieces.
-constexpr size_t kInboxPieces = 4;
+constexpr size_t kPieceBytes = Inboxes::kPieceBytes;
 // Up to this size every rank sends everything to every rank and sums itself: one hop instead of
 // two. With two ranks both ways move the same bytes.
 constexpr size_t kOneHopBytes = size_t{16} << 10;
 constexpr size_t kOneHopBytesTwoRanks = kPieceBytes;
 
-constexpr uint64_t kInboxSlot = 16;
 constexpr uint64_t kDataSlot = 17;
 
 struct Range {
@@ -59,15 +54,8 @@ class GlooCommunicator : public Communicator {
     for (int i = 1; i < size_; ++i) {
       Peer& peer = peers_.emplace_back();
       peer.rank = (rank_ + i) % size_;
-      peer.memory.resize(kInboxPieces * kPieceBytes / sizeof(double));
-      ASSIGN_OR_RETURN(
-          peer.inbox, mesh_->MakeBuffer(peer.rank, peer.memory.data(), kInboxPieces * kPieceBytes));
-      for (size_t piece = 0; piece < kInboxPieces; ++piece) {
-        RETURN_IF_ERROR(
-            mesh_->PostReceive(peer.inbox, kInboxSlot, piece * kPieceBytes, kPieceBytes));
-      }
     }
-    RETURN_IF_ERROR(shapes_.Open(mesh_.get(), rank_, size_, kInboxPieces));
+    RETURN_IF_ERROR(inboxes_.Open(mesh_.get(), rank_, size_));
     session_.OnLost(
         [this](absl::string_view reason) { mesh_->Fail(absl::UnavailableError(reason)); });
     return mesh_->status();
@@ -101,11 +89,8 @@ class GlooCommunicator : public Communicator {
   }
   absl::Status Broadcast(void* data, size_t bytes, int root) override;
   absl::Status Barrier() override {
-    return Recorded(CollectiveOp::kBarrier, 0, ElementType::kBytes, -1, [&] {
-      const char mine = 0;
-      std::vector<char> all(static_cast<size_t>(size_));
-      return Gather(&mine, all.data(), 1);
-    });
+    return Recorded(CollectiveOp::kBarrier, 0, ElementType::kBytes, -1,
+                    [&] { return Gather(nullptr, nullptr, 0); });
   }
 
   void Abort(absl::string_view reason) override { mesh_->Fail(absl::AbortedError(reason)); }
@@ -113,9 +98,6 @@ class GlooCommunicator : public Communicator {
  private:
   struct Peer {
     int rank = 0;
-    std::vector<double> memory;
-    GlooMesh::Buffer inbox;
-    size_t next = 0;        // pieces taken from the inbox so far
     GlooMesh::Buffer data;  // the caller's memory, during a collective
     size_t sends = 0;       // not yet waited for
   };
@@ -125,9 +107,10 @@ class GlooCommunicator : public Communicator {
                         const Body& body) {
     RETURN_IF_ERROR(mesh_->status());
     CollectiveScope scope(&session_.page(), op, bytes, type, bucket);
-    shapes_.Begin({++collectives_, bytes, op, type});
-    if (shared_ != nullptr && op != CollectiveOp::kAllReduce)
-      shared_->BeginElsewhere(shapes_.own());
+    inboxes_.Begin({++collectives_, bytes, op, type});
+    if (shared_ != nullptr && op != CollectiveOp::kAllReduce) {
+      shared_->BeginElsewhere(inboxes_.shape());
+    }
     patience_ = {absl::StrCat(CollectiveOpName(op), " number ", collectives_), timeout_,
                  Now() + timeout_};
     absl::Status result = body();
@@ -157,19 +140,8 @@ class GlooCommunicator : public Communicator {
         RETURN_IF_ERROR(mesh_->WaitSent(peer.data, patience_));
       }
     }
-    return shapes_.WaitSent(patience_);
+    return inboxes_.WaitSent(patience_);
   }
-  // The next piece of this peer; valid until GiveBack.
-  absl::StatusOr<const void*> Take(Peer& peer) {
-    RETURN_IF_ERROR(mesh_->WaitReceived(peer.inbox, patience_));
-    return reinterpret_cast<const char*>(peer.memory.data()) +
-           (peer.next % kInboxPieces) * kPieceBytes;
-  }
-  absl::Status GiveBack(Peer& peer) {
-    const size_t offset = (peer.next++ % kInboxPieces) * kPieceBytes;
-    return mesh_->PostReceive(peer.inbox, kInboxSlot, offset, kPieceBytes);
-  }
-
   // Elements whose sum this rank makes.
   Range Chunk(int rank, size_t count) const {
     const size_t ranks = static_cast<size_t>(size_);
@@ -184,53 +156,55 @@ class GlooCommunicator : public Communicator {
       if (size_ == 1) return absl::OkStatus();
       if (shared_ != nullptr) {
         return shared_->AllReduceSum(
-            data, count, shapes_.own(), patience_.deadline,
+            data, count, inboxes_.shape(), patience_.deadline,
             [this](int peer, Instant) { return mesh_->Check(peer, patience_); });
       }
-      RETURN_IF_ERROR(shapes_.SendToAll());
-      if (count == 0) {
-        RETURN_IF_ERROR(shapes_.CheckAll(patience_));
-        return WaitAllSent();
-      }
-      RETURN_IF_ERROR(Register(data, count * sizeof(T)));
       const size_t limit = size_ == 2 ? kOneHopBytesTwoRanks : kOneHopBytes;
       return count * sizeof(T) <= limit ? OneHop(data, count) : TwoHops(data, count);
     });
   }
 
-  // Takes one piece from every peer and sums it with `mine` into `out`, in rank order.
+  // Takes one piece from every peer and sums it with `mine` into `out`, in rank order. Of no
+  // elements too: every peer's first piece is to be looked at.
   template <typename T>
   absl::Status SumPiece(const T* mine, T* out, size_t count) {
     std::vector<const T*> sources(static_cast<size_t>(size_));
     sources[static_cast<size_t>(rank_)] = mine;
     for (Peer& peer : peers_) {
-      ASSIGN_OR_RETURN(const void* piece, Take(peer));
+      ASSIGN_OR_RETURN(const void* piece, inboxes_.Take(peer.rank, patience_));
       sources[static_cast<size_t>(peer.rank)] = static_cast<const T*>(piece);
     }
     SumInRankOrder(sources, out, count);
-    for (Peer& peer : peers_) RETURN_IF_ERROR(GiveBack(peer));
+    for (Peer& peer : peers_) RETURN_IF_ERROR(inboxes_.GiveBack(peer.rank));
     return absl::OkStatus();
   }
 
   // REQUIRES: at most one piece.
   template <typename T>
   absl::Status OneHop(T* data, size_t count) {
-    for (Peer& peer : peers_) RETURN_IF_ERROR(Send(peer, kInboxSlot, 0, count * sizeof(T)));
+    for (Peer& peer : peers_) {
+      RETURN_IF_ERROR(inboxes_.SendFirst(peer.rank, data, count * sizeof(T)));
+    }
     RETURN_IF_ERROR(WaitAllSent());
-    RETURN_IF_ERROR(shapes_.CheckAll(patience_));
     return SumPiece(data, data, count);
   }
 
   // Sends every peer the pieces of the chunk that it sums; piece by piece, so that all start early.
   template <typename T>
-  absl::Status SendChunks(const std::vector<Range>& chunks) {
+  absl::Status SendChunks(const T* data, const std::vector<Range>& chunks) {
     const size_t elements = kPieceBytes / sizeof(T);
-    for (size_t offset = 0; offset < chunks[0].size(); offset += elements) {
+    for (Peer& peer : peers_) {
+      const Range& chunk = chunks[static_cast<size_t>(peer.rank)];
+      const size_t n = std::min(elements, chunk.size());
+      RETURN_IF_ERROR(inboxes_.SendFirst(peer.rank, data + chunk.begin, n * sizeof(T)));
+    }
+    for (size_t offset = elements; offset < chunks[0].size(); offset += elements) {
       for (Peer& peer : peers_) {
         const Range& chunk = chunks[static_cast<size_t>(peer.rank)];
         if (offset >= chunk.size()) continue;
         const size_t n = std::min(elements, chunk.size() - offset);
-        RETURN_IF_ERROR(Send(peer, kInboxSlot, (chunk.begin + offset) * sizeof(T), n * sizeof(T)));
+        RETURN_IF_ERROR(
+            Send(peer, Inboxes::kSlot, (chunk.begin + offset) * sizeof(T), n * sizeof(T)));
       }
     }
     return absl::OkStatus();
@@ -241,6 +215,7 @@ class GlooCommunicator : public Communicator {
     const size_t elements = kPieceBytes / sizeof(T);
     std::vector<Range> chunks;
     for (int rank = 0; rank < size_; ++rank) chunks.push_back(Chunk(rank, count));
+    RETURN_IF_ERROR(Register(data, count * sizeof(T)));
     // A sum arrives where its terms were: its owner sends it after it got those terms from here.
     for (Peer& peer : peers_) {
       const Range& chunk = chunks[static_cast<size_t>(peer.rank)];
@@ -249,9 +224,9 @@ class GlooCommunicator : public Communicator {
         RETURN_IF_ERROR(mesh_->PostReceive(peer.data, kDataSlot, at * sizeof(T), n * sizeof(T)));
       }
     }
-    RETURN_IF_ERROR(SendChunks<T>(chunks));
-    RETURN_IF_ERROR(shapes_.CheckAll(patience_));
+    RETURN_IF_ERROR(SendChunks<T>(data, chunks));
     const Range& own = chunks[static_cast<size_t>(rank_)];
+    if (own.size() == 0) RETURN_IF_ERROR(inboxes_.TakeEmpty(patience_));
     for (size_t at = own.begin; at < own.end; at += elements) {
       const size_t n = std::min(elements, own.end - at);
       RETURN_IF_ERROR(SumPiece(data + at, data + at, n));
@@ -279,7 +254,7 @@ class GlooCommunicator : public Communicator {
   std::vector<Peer> peers_;  // starting after this rank, so that not all send to one rank at once
   Patience patience_;
   uint64_t collectives_ = 0;
-  ShapeExchange shapes_;
+  Inboxes inboxes_;
 };
 
 absl::Status GlooCommunicator::ReduceScatterSum(const float* data, float* out, size_t count) {
@@ -289,10 +264,9 @@ absl::Status GlooCommunicator::ReduceScatterSum(const float* data, float* out, s
     for (size_t rank = 0; rank < static_cast<size_t>(size_); ++rank) {
       chunks.push_back({rank * count, (rank + 1) * count});
     }
-    RETURN_IF_ERROR(shapes_.SendToAll());
     RETURN_IF_ERROR(Register(data, bytes));
-    RETURN_IF_ERROR(SendChunks<float>(chunks));
-    RETURN_IF_ERROR(shapes_.CheckAll(patience_));
+    RETURN_IF_ERROR(SendChunks(data, chunks));
+    if (count == 0) RETURN_IF_ERROR(inboxes_.TakeEmpty(patience_));
     const float* own = data + chunks[static_cast<size_t>(rank_)].begin;
     const size_t elements = kPieceBytes / sizeof(float);
     for (size_t at = 0; at < count; at += elements) {
@@ -303,54 +277,44 @@ absl::Status GlooCommunicator::ReduceScatterSum(const float* data, float* out, s
 }
 
 absl::Status GlooCommunicator::Gather(const void* in, void* out, size_t bytes) {
-  RETURN_IF_ERROR(shapes_.SendToAll());
-  if (bytes == 0) {
-    RETURN_IF_ERROR(shapes_.CheckAll(patience_));
+  char* const all = static_cast<char*>(out);
+  const auto place = [&](int rank) { return bytes * static_cast<size_t>(rank); };
+  const bool small = bytes <= kPieceBytes;
+  if (bytes > 0) std::memmove(all + place(rank_), in, bytes);
+  for (Peer& peer : peers_) {
+    RETURN_IF_ERROR(inboxes_.SendFirst(peer.rank, all + place(rank_), small ? bytes : 0));
+  }
+  if (small) {
+    for (Peer& peer : peers_) {
+      ASSIGN_OR_RETURN(const void* piece, inboxes_.Take(peer.rank, patience_));
+      if (bytes > 0) std::memcpy(all + place(peer.rank), piece, bytes);
+      RETURN_IF_ERROR(inboxes_.GiveBack(peer.rank));
+    }
     return WaitAllSent();
   }
-  char* const all = static_cast<char*>(out);
-  std::memmove(all + bytes * static_cast<size_t>(rank_), in, bytes);
+  RETURN_IF_ERROR(inboxes_.TakeEmpty(patience_));
   RETURN_IF_ERROR(Register(out, bytes * static_cast<size_t>(size_)));
-  const bool small = bytes <= kPieceBytes;
-  if (!small) RETURN_IF_ERROR(shapes_.CheckAll(patience_));
   for (Peer& peer : peers_) {
-    if (small) continue;
-    RETURN_IF_ERROR(
-        mesh_->PostReceive(peer.data, kDataSlot, bytes * static_cast<size_t>(peer.rank), bytes));
+    RETURN_IF_ERROR(mesh_->PostReceive(peer.data, kDataSlot, place(peer.rank), bytes));
   }
-  for (Peer& peer : peers_) {
-    RETURN_IF_ERROR(
-        Send(peer, small ? kInboxSlot : kDataSlot, bytes * static_cast<size_t>(rank_), bytes));
-  }
-  if (small) RETURN_IF_ERROR(shapes_.CheckAll(patience_));
-  for (Peer& peer : peers_) {
-    if (small) {
-      ASSIGN_OR_RETURN(const void* piece, Take(peer));
-      std::memcpy(all + bytes * static_cast<size_t>(peer.rank), piece, bytes);
-      RETURN_IF_ERROR(GiveBack(peer));
-    } else {
-      RETURN_IF_ERROR(mesh_->WaitReceived(peer.data, patience_));
-    }
-  }
+  for (Peer& peer : peers_) RETURN_IF_ERROR(Send(peer, kDataSlot, place(rank_), bytes));
+  for (Peer& peer : peers_) RETURN_IF_ERROR(mesh_->WaitReceived(peer.data, patience_));
   return WaitAllSent();
 }
 
 absl::Status GlooCommunicator::Broadcast(void* data, size_t bytes, int root) {
   return Recorded(CollectiveOp::kBroadcast, bytes, ElementType::kBytes, -1, [&]() -> absl::Status {
-    if (size_ == 1) return absl::OkStatus();
-    if (bytes > 0) RETURN_IF_ERROR(Register(data, bytes));
     const bool small = bytes <= kPieceBytes;
+    if (!small) RETURN_IF_ERROR(Register(data, bytes));
     for (Peer& peer : peers_) {
-      if (rank_ == root) RETURN_IF_ERROR(shapes_.Send(peer.rank));
-      if (rank_ != root && peer.rank == root) RETURN_IF_ERROR(shapes_.Check(root, patience_));
-      if (bytes == 0) continue;
       if (rank_ == root) {
-        RETURN_IF_ERROR(Send(peer, small ? kInboxSlot : kDataSlot, 0, bytes));
-      } else if (peer.rank == root && small) {
-        ASSIGN_OR_RETURN(const void* piece, Take(peer));
-        std::memcpy(data, piece, bytes);
-        RETURN_IF_ERROR(GiveBack(peer));
+        RETURN_IF_ERROR(inboxes_.SendFirst(peer.rank, data, small ? bytes : 0));
+        if (!small) RETURN_IF_ERROR(Send(peer, kDataSlot, 0, bytes));
       } else if (peer.rank == root) {
+        ASSIGN_OR_RETURN(const void* piece, inboxes_.Take(root, patience_));
+        if (small && bytes > 0) std::memcpy(data, piece, bytes);
+        RETURN_IF_ERROR(inboxes_.GiveBack(root));
+        if (small) continue;
         RETURN_IF_ERROR(mesh_->PostReceive(peer.data, kDataSlot, 0, bytes));
         RETURN_IF_ERROR(mesh_->WaitReceived(peer.data, patience_));
       }
