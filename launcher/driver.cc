@@ -345,7 +345,7 @@ void Driver::SendAnswers(const std::vector<Store::Answer>& answers) {
 
 void Driver::AddWatcher(WatchFeed* feed, const v1::WatchRequest& request) {
   watchers_.Add(feed, request);
-  ContinueEnding();
+  WatcherCame();
 }
 
 v1::JobState Driver::State() const {
@@ -357,6 +357,7 @@ v1::JobState Driver::State() const {
   description.log_folder = spec_.log_folder;
   description.checkpoint_folder = spec_.checkpoint_folder;
   description.coordinator_pid = ::getpid();
+  description.detached = spec_.orphan_timeout < Duration(0);
   for (const auto& [rank, worker] : workers_) description.workers.push_back(worker);
   return ToProto(description);
 }

@@ -82,6 +82,7 @@ class Driver {
   bool OwnerMayCome() const;
   void ContinueEnding();
   void OutputCame();
+  void WatcherCame();
   bool KeepWaitingForOwner();
   void ArmDrainTimer();
   void TellFinished();

@@ -1,6 +1,7 @@
 // The end of a job: every line of output is delivered, then everybody is told, then they hang up.
 // Each step is bounded, except by a front end that owns the job, is still connected and reads
 // slowly or not at all (a pager, Ctrl-Z): it gets everything. Its death is seen at once.
+#include <algorithm>
 #include <utility>
 
 #include "launcher/driver.h"
@@ -16,7 +17,8 @@ constexpr Duration kDrainPatience = seconds(5);
 // For the others to hang up: nodes that were released, and whoever only looks.
 constexpr Duration kClosePatience = seconds(5);
 // For an owner that has not been told and is about to come: back, where the job was finished before
-// this process began, or for the first time, where the job was over before its front end attached.
+// this process began, or for the first time, where the job was over before its front end attached
+// (then at least; an orphan time-out that is longer holds here, too).
 constexpr Duration kReturnPatience = seconds(5);
 
 }  // namespace
@@ -41,7 +43,9 @@ bool Driver::OwnerMayCome() const {
 void Driver::ContinueEnding() {
   if (!outcome_.has_value() || told_finished_) return;
   if (drain_until_ == kNever) {
-    drain_until_ = Now() + (OwnerMayCome() ? kReturnPatience : kDrainPatience);
+    const Duration first = finished_before_ ? Duration(0) : spec_.orphan_timeout;
+    drain_until_ =
+        Now() + (OwnerMayCome() ? std::max<Duration>(kReturnPatience, first) : kDrainPatience);
     ArmDrainTimer();
   }
   const bool owner_may_come = OwnerMayCome();
@@ -66,6 +70,14 @@ bool Driver::KeepWaitingForOwner() {
 void Driver::OutputCame() {
   if (!outcome_.has_value()) return;
   drain_until_ = Now() + kDrainPatience;
+  ContinueEnding();
+}
+
+void Driver::WatcherCame() {
+  if (drain_until_ != kNever) {  // it was waited for, perhaps for long; its output is not
+    drain_until_ = Now() + kDrainPatience;
+    ArmDrainTimer();
+  }
   ContinueEnding();
 }
 

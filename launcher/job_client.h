@@ -29,6 +29,7 @@ struct JobDescription {
   std::string log_folder;
   std::string checkpoint_folder;
   int coordinator_pid = 0;
+  bool detached = false;             // it does not end with its front end
   std::vector<WorkerState> workers;  // of the current epoch, by rank
 };
 struct OutputBytes {

@@ -7,10 +7,15 @@
 #include <cerrno>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <variant>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/coordinator/journal_record.h"
+#include "launcher/journal.h"
 #include "launcher/launch_request.h"
 #include "runtime/base/errno_status.h"
 #include "runtime/base/fd.h"
@@ -137,7 +142,9 @@ absl::StatusOr<KnownJob> FindJob(const std::string& state_folder, absl::string_v
   return Ambiguous(word, found);
 }
 
-absl::StatusOr<ReportSeen> ReadReport(const KnownJob& job) {
+namespace {
+
+absl::StatusOr<ReportSeen> ParseReport(const KnownJob& job) {
   ReportSeen report;
   ASSIGN_OR_RETURN(report.text, ReadFile(ReportPath(job), kLargestReport));
   try {
@@ -151,6 +158,49 @@ absl::StatusOr<ReportSeen> ReadReport(const KnownJob& job) {
     Get(json, "log_folder", &report.log_folder);
   } catch (const std::exception& error) {
     return absl::DataLossError(absl::StrCat(ReportPath(job), " is no report: ", error.what()));
+  }
+  return report;
+}
+
+// What the job's journal says of its end, if it has come to one.
+std::optional<ReportSeen> EndInJournal(const KnownJob& job) {
+  const absl::StatusOr<std::vector<JournalRecord>> records =
+      ReadJournal(JoinPath(job.folder, "journal"));
+  if (!records.ok()) {
+    return std::nullopt;
+  }
+  ReportSeen seen;
+  seen.name = job.id.substr(0, job.id.rfind('-'));
+  for (const JournalRecord& record : *records) {
+    if (const auto* formed = std::get_if<EpochFormed>(&record)) {
+      seen.restarts = static_cast<int>(formed->epoch.value);
+    } else if (const auto* committed = std::get_if<CheckpointCommitted>(&record)) {
+      seen.steps = committed->step.value;
+    } else if (const auto* finished = std::get_if<Finished>(&record)) {
+      seen.outcome = OutcomeName(finished->outcome.kind);
+      seen.exit_status = finished->outcome.exit_status;
+      seen.reason = finished->outcome.reason;
+    }
+  }
+  return seen.outcome.empty() ? std::nullopt : std::optional<ReportSeen>(std::move(seen));
+}
+
+}  // namespace
+
+absl::StatusOr<ReportSeen> ReadReport(const KnownJob& job) {
+  absl::StatusOr<ReportSeen> report = ParseReport(job);
+  const bool over = report.ok() && !report->outcome.empty();
+  if (over || CoordinatorListens(job.id)) {
+    return report;
+  }
+  // The disk may have been full when the report was to be written.
+  if (std::optional<ReportSeen> end = EndInJournal(job); end.has_value()) {
+    if (report.ok()) {
+      end->name = report->name;
+      end->steps = std::max(end->steps, report->steps);
+      end->log_folder = report->log_folder;
+    }
+    return *std::move(end);
   }
   return report;
 }

@@ -23,14 +23,15 @@ absl::StatusOr<std::vector<KnownJob>> KnownJobs(const std::string& state_folder)
 
 // Whether a coordinator of this job listens.
 bool CoordinatorListens(absl::string_view job_id);
-// Whether the job is over: its report names an outcome. Reads the file.
+// Whether the job is over: its report, or else its journal, names an outcome. Reads the files.
 bool IsOver(const KnownJob& job);
 
 // `word` is an id, the beginning of exactly one id, or a name that exactly one job has (of several,
 // exactly one that runs). NOT_FOUND; INVALID_ARGUMENT lists the jobs that it may mean.
 absl::StatusOr<KnownJob> FindJob(const std::string& state_folder, absl::string_view word);
 
-// What report.json says, as far as a front end shows it.
+// What report.json says, as far as a front end shows it; of a job that is over and has none, what
+// its journal says.
 struct ReportSeen {
   std::string name;
   std::string outcome;  // empty: not over yet
@@ -39,7 +40,7 @@ struct ReportSeen {
   int64_t steps = 0;
   int restarts = 0;
   std::string log_folder;
-  std::string text;  // the whole file
+  std::string text;  // the whole file; empty: there is none, or an old one
 };
 // DATA_LOSS if it is no report.
 absl::StatusOr<ReportSeen> ReadReport(const KnownJob& job);

@@ -298,6 +298,7 @@ NodeJoined FromProto(const v1::NodeState& m) {
   if (m.has_node_rank()) joined.node_rank = m.node_rank();
   joined.cores = m.cores();
   joined.slots = m.slots();
+  joined.unfit = m.unfit();
   joined.reserved_port = m.reserved_port();
   joined.term = Term(m.term());
   joined.epoch = Epoch(m.epoch());
@@ -381,6 +382,7 @@ v1::JobState ToProto(const JobDescription& job) {
   m.set_log_folder(job.log_folder);
   m.set_checkpoint_folder(job.checkpoint_folder);
   m.set_coordinator_pid(job.coordinator_pid);
+  m.set_detached(job.detached);
   for (const WorkerState& worker : job.workers) *m.add_workers() = ToProto(worker);
   return m;
 }
@@ -410,6 +412,7 @@ JobDescription FromProto(const v1::JobState& m) {
   job.log_folder = m.log_folder();
   job.checkpoint_folder = m.checkpoint_folder();
   job.coordinator_pid = m.coordinator_pid();
+  job.detached = m.detached();
   for (const v1::WorkerState& worker : m.workers()) job.workers.push_back(FromProto(worker));
   return job;
 }

@@ -42,7 +42,8 @@ Attachment::Attachment(DisplayOptions options)
   }
 }
 
-int Attachment::Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon) {
+int Attachment::Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon, bool came_back) {
+  leaves_ = came_back;
   job_id_ = job.job_id;
   job_folder_ = job.job_folder;
   job_socket_ = job.job_socket;
@@ -65,11 +66,20 @@ int Attachment::Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon)
   return stop_signal_ != 0 ? kExitSignalBase + stop_signal_ : status;
 }
 
+void Attachment::Leave() {
+  display_.Say(absl::StrCat("left job ", job_id_, ", which goes on; trainctl stop ", job_id_,
+                            " ends it, trainctl resume ", job_id_, " attaches again"));
+  loop_.Quit(kExitFailed);
+}
+
 void Attachment::OnStopSignal(int signo) {
   if (stop_signal_ == 0) {
     stop_signal_ = signo;
   }
   ++stops_asked_;
+  if (leaves_ && stops_asked_ == 1) {
+    return Leave();
+  }
   if (stops_asked_ > 2) {
     display_.Say(absl::StrCat("leaving; job ", job_id_, " may still be stopping (trainctl status ",
                               job_id_, ")"),
@@ -106,6 +116,9 @@ void Attachment::OnUpdate(const JobUpdate& update) {
   heard_ = true;
   seems_over_ = false;
   display_.Show(update, Now());
+  if (const auto* job = std::get_if<JobDescription>(&update)) {
+    leaves_ = job->detached;
+  }
   if (const auto* end = std::get_if<JobEnded>(&update)) {
     ended_ = *end;
   }
@@ -114,6 +127,9 @@ void Attachment::OnUpdate(const JobUpdate& update) {
   if (console_.reader_gone() && stops_asked_ == 0 && !ended_.has_value()) {
     stop_signal_ = SIGPIPE;
     ++stops_asked_;
+    if (leaves_) {
+      return Leave();
+    }
     AskStop(false);
   }
 }

@@ -20,12 +20,14 @@ class Attachment {
 
   // Shows the job until it ends. SIGINT, SIGTERM, SIGHUP and SIGQUIT (unless they were ignored when
   // the process began, as nohup does) stop it, a second one at once, a third one leaves it behind;
-  // so does a closed stdout. A private daemon that dies is started again. Returns the job's exit
-  // status, or 128+N after signal N.
-  int Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon);
+  // a closed stdout stops it, too. A job that was submitted, or `came_back` to and that has not
+  // answered yet, is left by the first one and goes on. A private daemon that dies is started
+  // again. Returns the job's exit status, or 128+N after signal N.
+  int Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon, bool came_back = false);
 
  private:
   void OnStopSignal(int signo);
+  void Leave();
   void AskStop(bool now);
   void OnUpdate(const JobUpdate& update);
   void OnEnd(const absl::Status& status);
@@ -42,7 +44,8 @@ class Attachment {
   std::string job_socket_;
   std::optional<PrivateDaemon> daemon_;
   int daemon_deaths_ = 0;
-  bool heard_ = false;  // of the coordinator
+  bool heard_ = false;   // of the coordinator
+  bool leaves_ = false;  // at the first signal
   bool seems_over_ = false;
   int stop_signal_ = 0;  // the first one
   int stops_asked_ = 0;

@@ -1,5 +1,6 @@
 #include "launcher/commands/daemon_choice.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@ namespace trainctl {
 namespace {
 
 constexpr Duration kReadyTimeout = seconds(20);
+constexpr int kEndMillis = 2000;
 constexpr char kSystemSocket[] = "/run/trainctl/traind.sock";
 
 }  // namespace
@@ -68,6 +70,10 @@ absl::Status AwaitDaemon(const PrivateDaemon& daemon) {
   if (ready.ok()) {
     return ready;
   }
+  const bool told = !absl::IsUnavailable(ready) && !absl::IsDeadlineExceeded(ready);
+  if (told) {
+    return absl::Status(ready.code(), absl::StrCat("start a private daemon: ", ready.message()));
+  }
   absl::StatusOr<std::string> log = ReadFile(daemon.log_file, size_t{1} << 20);
   return absl::UnavailableError(
       absl::StrCat("start a private daemon: ", ready.message(),
@@ -76,6 +82,8 @@ absl::Status AwaitDaemon(const PrivateDaemon& daemon) {
 
 void EndDaemon(PrivateDaemon* daemon) {
   kill(daemon->child.pid, SIGTERM);
+  pollfd ended{daemon->child.pidfd.get(), POLLIN, 0};
+  if (poll(&ended, 1, kEndMillis) == 0) kill(daemon->child.pid, SIGKILL);
   while (waitpid(daemon->child.pid, nullptr, 0) < 0 && errno == EINTR) {
   }
   unlink(daemon->socket.c_str());

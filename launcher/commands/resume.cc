@@ -100,7 +100,7 @@ int RunResume(const JobFlags& flags) {
   if (!revived.ok()) {
     return Fail(revived.status());
   }
-  return attachment.Stay(revived->job, std::move(revived->daemon));
+  return attachment.Stay(revived->job, std::move(revived->daemon), /*came_back=*/true);
 }
 
 }  // namespace trainctl

@@ -1,8 +1,12 @@
+#include <cstring>
 #include <functional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/exit_status.h"
+#include "launcher/console.h"
 #include "launcher/flag_value.h"
 #include "launcher/job_client.h"
 #include "launcher/job_lookup.h"
@@ -11,26 +15,34 @@
 namespace trainctl {
 namespace {
 
-// The job's coordinator, or why there is none to talk to.
-absl::StatusOr<std::string> RunningJobSocket(const std::string& word) {
+absl::StatusOr<KnownJob> FindRunningJob(const std::string& word) {
   absl::StatusOr<KnownJob> job = FindJob(StateFolder(), word);
-  if (!job.ok()) {
-    return job.status();
+  if (job.ok() && IsOver(*job)) {
+    return absl::NotFoundError(absl::StrCat("job ", job->id, " is already over; trainctl status ",
+                                            job->id, " shows how it ended"));
   }
-  if (IsOver(*job)) {
-    return absl::NotFoundError(absl::StrCat("job ", job->id, " is already over"));
-  }
-  return JobSocket(job->id);
+  return job;
 }
 
-int Tell(const std::string& word, const std::function<absl::Status(JobClient*)>& call) {
-  absl::StatusOr<std::string> socket = RunningJobSocket(word);
-  if (!socket.ok()) {
-    return Fail(socket.status());
+// `done`: what the job was asked, for the person who asked.
+int Tell(const std::string& word, const std::function<absl::Status(JobClient*)>& call,
+         absl::string_view done) {
+  const absl::StatusOr<KnownJob> job = FindRunningJob(word);
+  if (!job.ok()) {
+    return Fail(job.status());
   }
-  JobClient client(*socket);
+  JobClient client(JobSocket(job->id));
   const absl::Status told = call(&client);
-  return told.ok() ? kExitDone : Fail(told);
+  if (absl::IsUnavailable(told)) {
+    return Fail(absl::UnavailableError(
+        absl::StrCat("job ", job->id, " was interrupted, nothing of it listens (", told.message(),
+                     "); trainctl resume ", job->id, " goes on with it")));
+  }
+  if (!told.ok()) {
+    return Fail(told);
+  }
+  Console().Err(absl::StrCat("trainctl: asked job ", job->id, " ", done, "\n"));
+  return kExitDone;
 }
 
 }  // namespace
@@ -40,7 +52,11 @@ int RunStop(const JobFlags& flags) {
   order.by = "trainctl stop";
   order.checkpoint = flags.checkpoint;
   order.now = flags.now;
-  return Tell(flags.job, [&](JobClient* client) { return client->Stop(order); });
+  const char* done = order.now          ? "to kill its workers and end"
+                     : order.checkpoint ? "to save a checkpoint and then end"
+                                        : "to stop; its workers are killed when the grace is over";
+  return Tell(
+      flags.job, [&](JobClient* client) { return client->Stop(order); }, done);
 }
 
 int RunSignal(const JobFlags& flags) {
@@ -48,7 +64,11 @@ int RunSignal(const JobFlags& flags) {
   if (!signo.ok()) {
     return Fail(absl::InvalidArgumentError(absl::StrCat("SIGNAL: ", signo.status().message())));
   }
-  return Tell(flags.job, [&](JobClient* client) { return client->Signal(*signo); });
+  const char* name = sigabbrev_np(*signo);
+  return Tell(
+      flags.job, [&](JobClient* client) { return client->Signal(*signo); },
+      absl::StrCat("to send ", name ? absl::StrCat("SIG", name) : absl::StrCat("signal ", *signo),
+                   " to every worker"));
 }
 
 }  // namespace trainctl

@@ -21,7 +21,7 @@ struct WorkerExit {
   bool by_us = false;       // by a signal of the supervisor itself: a victim, never the culprit
   int64_t exit_ns = 0;      // CLOCK_BOOTTIME of its node
   int64_t wall_ns = 0;      // CLOCK_REALTIME, for the report
-  std::string message;      // spawn failure
+  std::string message;      // spawn failure; by_us: because of what
   std::string output_tail;  // last lines of its stderr
   std::string error_json;   // its error.json, empty if none
 };
@@ -60,6 +60,7 @@ struct NodeJoined {
   int node_rank = -1;  // asked for by --node-rank; -1: any
   int cores = 1;
   int slots = 1;          // workers it can take
+  std::string unfit;      // why it can take none; empty: it can
   int reserved_port = 0;  // held for the next epoch's MASTER_PORT
   Term term;              // newest its shim has seen; 0 = none
   Epoch epoch{-1};        // its shim's epoch; -1 = never had one

@@ -34,6 +34,12 @@ void CoordinatorState::BecomeForming(std::string reason, Duration delay) {
   phase_ = std::move(forming);
   AvoidFailingNodes();
   if (ask) Do(FindCheckpoints{});
+  for (const Node* node : members_.All()) {
+    if (spec_.max_nodes > 1 || !node->connected || node->unfit.empty()) continue;
+    return Finish({Outcome::Kind::kFailed, kUnfitStatus,
+                   absl::StrCat("node ", node->name, " cannot run workers: ", node->unfit),
+                   std::nullopt});
+  }
   TryForm();
 }
 

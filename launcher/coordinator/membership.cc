@@ -57,6 +57,7 @@ Membership::JoinDecision Membership::Join(const NodeJoined& joined) {
   if (joined.node_rank >= 0) by_node_rank_[joined.node_rank] = &node;
   node.cores = joined.cores;
   node.slots = joined.slots;
+  node.unfit = joined.unfit;
   node.reserved_port = joined.reserved_port;
   node.connected = true;
   node.lost = false;
@@ -91,8 +92,12 @@ std::string Membership::WhyNot(const NodeJoined& joined, const Node* known) cons
   if (joined.addresses.empty()) {
     return absl::StrCat("node ", joined.node, " did not tell an address at which it is reached");
   }
+  const bool holds_workers = known && known->holds_workers();
+  if (!joined.unfit.empty() && !holds_workers) {
+    return absl::StrCat("node ", joined.node, " cannot run workers: ", joined.unfit);
+  }
   const int wanted = std::max(workers_per_node_, 1);
-  if (joined.slots < wanted && !(known && known->holds_workers())) {
+  if (joined.slots < wanted && !holds_workers) {
     return absl::StrCat("node ", joined.node, " can take ", joined.slots, " workers, and the job ",
                         "wants ", wanted, " on each node");
   }

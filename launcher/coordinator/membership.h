@@ -44,6 +44,7 @@ struct Node {
   int position = -1;  // where its ranks are wanted; -1: anywhere
   int cores = 1;
   int slots = 0;
+  std::string unfit;  // why it can take no workers; empty: it can
   int reserved_port = 0;
   bool connected = false;
   std::string left_reason;  // meaningful if !connected

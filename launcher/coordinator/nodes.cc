@@ -21,7 +21,8 @@ void CoordinatorState::On(const NodeJoined& event) {
     if (decision.old) ++dropped_;
     const bool too_small = event.slots < std::max(spec_.workers_per_node, 1);
     if (In<Forming>() && spec_.max_nodes == 1 && too_small) {
-      return Finish({Outcome::Kind::kFailed, kUsageStatus, decision.reason, std::nullopt});
+      const int status = event.unfit.empty() ? kUsageStatus : kUnfitStatus;
+      return Finish({Outcome::Kind::kFailed, status, decision.reason, std::nullopt});
     }
     return Refuse(event, decision.reason);
   }
@@ -61,7 +62,8 @@ void CoordinatorState::MemberIsBack(const Node& node, const std::vector<WorkerSt
     return JudgeEpoch();
   }
   // The order never arrived; unless workers of this epoch ran before we did: then the node lost it.
-  if (node.part == Part::kStarting && node.gone && !epoch_->started_before) {
+  const bool can_start = node.gone && node.unfit.empty();
+  if (node.part == Part::kStarting && can_start && !epoch_->started_before) {
     members_.ToldToStart(node.name, epoch());
     return StartOn(node);
   }

@@ -118,6 +118,13 @@ bool CannotBeExecuted(int error) {
   return std::find(kErrors.begin(), kErrors.end(), error) != kErrors.end();
 }
 
+// Ended by its own supervisor, although nobody here had asked for it: its lease was over, or what
+// holds the workers was ended.
+FailureClass ClassOfOurs(const WorkerExit& exit) {
+  const bool lease = exit.message.empty() || absl::StrContains(exit.message, "lease");
+  return lease ? FailureClass::kNetwork : FailureClass::kInternal;
+}
+
 FailureClass ClassOf(const WorkerExit& exit, const EpochEvidence& evidence) {
   switch (exit.kind) {
     case WorkerExit::Kind::kSpawnFailed:
@@ -126,11 +133,10 @@ FailureClass ClassOf(const WorkerExit& exit, const EpochEvidence& evidence) {
     case WorkerExit::Kind::kLost:
       return FailureClass::kInternal;
     case WorkerExit::Kind::kSignaled:
-      // Nobody condemned the epoch, so it was the lease of the node that ended.
-      if (exit.by_us) return FailureClass::kNetwork;
+      if (exit.by_us) return ClassOfOurs(exit);
       return SaysOutOfMemory(exit) ? FailureClass::kOutOfMemory : FailureClass::kWorker;
     case WorkerExit::Kind::kExited:
-      if (exit.by_us) return FailureClass::kNetwork;
+      if (exit.by_us) return ClassOfOurs(exit);
       for (const FailureClass told : {FailureClass::kHang, FailureClass::kDisk}) {
         if (CauseOf(exit.error_json).failure_class == FailureClassName(told)) return told;
       }
@@ -210,8 +216,10 @@ std::optional<Failure> JudgeExits(const EpochEvidence& evidence) {
   // One that waited in vain ends first, and is not the one to blame.
   if (failure.failure_class == FailureClass::kHang)
     Blame(CauseOf(culprit->exit.error_json).rank, evidence, &failure);
-  if (failure.failure_class == FailureClass::kNetwork) {
-    absl::StrAppend(&failure.reason, " because the lease of its node had ended");
+  if (culprit->exit.by_us) {
+    absl::StrAppend(
+        &failure.reason, " because ",
+        culprit->exit.message.empty() ? "the lease of its node had ended" : culprit->exit.message);
   }
   const std::string said = WhatItSaid(culprit->exit);
   if (!said.empty()) {

@@ -20,6 +20,7 @@ absl::StatusCode CodeOf(int error) {
     case EROFS:
       return absl::StatusCode::kPermissionDenied;
     case ENOSPC:
+    case EFBIG:
     case EDQUOT:
     case EMFILE:
     case ENFILE:
@@ -40,10 +41,22 @@ absl::StatusCode CodeOf(int error) {
   }
 }
 
+const char* RemedyOf(int error) {
+  switch (error) {
+    case EMFILE:
+      return " (raise the limit of open files, ulimit -n)";
+    case EFBIG:
+      return " (raise the limit of file sizes, ulimit -f)";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 absl::Status ErrnoStatus(int error, absl::string_view what) {
-  return absl::Status(CodeOf(error), absl::StrCat(what, ": ", std::strerror(error)));
+  return absl::Status(CodeOf(error),
+                      absl::StrCat(what, ": ", std::strerror(error), RemedyOf(error)));
 }
 
 }  // namespace trainctl

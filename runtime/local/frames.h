@@ -28,7 +28,7 @@ struct Exit {
   bool core = false;
   // It ended by a signal that the supervisor had sent, or by itself after it was told to end.
   bool by_us = false;
-  std::string message;  // spawn failure: what was being done, to what; else empty
+  std::string message;  // spawn failure: what was being done, to what; by_us: because of what
 };
 
 struct Shard {  // one file of a checkpoint

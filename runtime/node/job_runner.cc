@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/places.h"
@@ -13,6 +14,10 @@ namespace {
 
 // A shim that cannot live must not be started for ever.
 constexpr int kMaxShimDeaths = 20;
+constexpr int kMaxFailedStarts = 3;
+constexpr Duration kQuick = seconds(10);
+constexpr Duration kFirstBackoff = milliseconds(10);
+constexpr Duration kMaxBackoff = seconds(1);
 
 v1::NodeMessage LeaseMessage(uint64_t request_id) {
   v1::NodeMessage message;
@@ -37,7 +42,7 @@ JobRunner::JobRunner(Loop* loop, NodeFacts facts, Job job, Callbacks callbacks)
                    {[this] {
                       listening_ = true;
                       JoinIfReady();
-                      TellListening(absl::OkStatus());
+                      TellIfListening();
                     },
                     [this] { EndJob("the job is over"); },
                     [this](const absl::Status& why) {
@@ -50,38 +55,66 @@ JobRunner::JobRunner(Loop* loop, NodeFacts facts, Job job, Callbacks callbacks)
             {[this] { return Opening(); }, [this](const v1::NodeOrder& order) { OnOrder(order); },
              [this] { pulse_.Lost(); }}) {}
 
-JobRunner::~JobRunner() { loop_->Cancel(pulse_timer_); }
+JobRunner::~JobRunner() {
+  loop_->Cancel(pulse_timer_);
+  loop_->Cancel(shim_retry_);
+}
 
 std::string JobRunner::job_socket() const { return JobSocket(job_.job_id); }
 
 void JobRunner::Begin() {
   // The coordinator first: it takes longer to begin.
   coordinator_.Begin();
-  if (ending_ || shim_.Adopt().ok()) return;
-  if (const absl::Status status = StartShim(); !status.ok()) {
+  if (ending_) return;
+  if (shim_.Adopt().ok()) {
+    shim_adopted_ = true;
+    return TellIfListening();
+  }
+  shim_started_ = Now();
+  if (const absl::Status status = shim_.Start(); !status.ok()) {
     TellListening(status);
     coordinator_.Kill();
   }
 }
 
-absl::Status JobRunner::StartShim() {
-  const absl::Status status = shim_.Start();
-  if (!status.ok()) {
-    LogError("start the shim of job ", job_.job_id, ": ", status.message());
-  }
-  return status;
+void JobRunner::StartShim() {
+  shim_started_ = Now();
+  if (const absl::Status status = shim_.Start(); !status.ok()) ShimFailed(false, status.message());
+}
+
+// Again and again: what kept it from living may pass.
+void JobRunner::ShimFailed(bool began, absl::string_view why) {
+  LogWarning("the shim of job ", job_.job_id, began ? " ended (" : " could not begin (", why, ")",
+             began ? "; its workers are lost" : "");
+  shim_deaths_ = Now() - shim_started_ < kQuick ? shim_deaths_ + 1 : 1;
+  if (shim_deaths_ > (began ? kMaxShimDeaths : kMaxFailedStarts)) return GiveUp(why);
+  const Duration delay = shim_deaths_ == 1 ? Duration(0) : kFirstBackoff * (1 << shim_deaths_);
+  shim_retry_ = loop_->After(std::min<Duration>(delay, kMaxBackoff), [this] { StartShim(); });
+}
+
+void JobRunner::GiveUp(absl::string_view why) {
+  unfit_ = absl::StrCat("start what holds the workers (train-shim): ", why);
+  LogError("job ", job_.job_id, " cannot run here: ", unfit_);
+  if (told_) return JoinIfReady();
+  TellListening(absl::ResourceExhaustedError(unfit_));
+  coordinator_.Kill();
 }
 
 void JobRunner::TellListening(const absl::Status& status) {
   if (!std::exchange(told_, true)) callbacks_.on_listening(status);
 }
 
+// A job whose first shim cannot begin has not begun, and whoever submitted it is told why.
+void JobRunner::TellIfListening() {
+  if (listening_ && (shim_known_ || shim_adopted_)) TellListening(absl::OkStatus());
+}
+
 void JobRunner::JoinIfReady() {
-  if (listening_ && shim_known_ && !ending_) join_.Open();
+  if (listening_ && (shim_known_ || !unfit_.empty()) && !ending_) join_.Open();
 }
 
 std::vector<v1::NodeMessage> JobRunner::Opening() {
-  std::vector<v1::NodeMessage> messages = {StateMessage(facts_, job_.slots, state_)};
+  std::vector<v1::NodeMessage> messages = {StateMessage(facts_, job_.slots, unfit_, state_)};
   for (const frame::Frame& frame : state_.Retold()) {
     if (std::optional<v1::NodeMessage> message = ToMessage(frame)) {
       messages.push_back(*std::move(message));
@@ -124,7 +157,8 @@ void JobRunner::OnShimFrame(frame::Frame frame) {
     // A coordinator that knows the state from before is told the new one.
     join_.Close();
     shim_known_ = true;
-    return JoinIfReady();
+    JoinIfReady();
+    return TellIfListening();
   }
   state_.Apply(frame);
   if (const auto* request = std::get_if<frame::LeaseRequest>(&frame)) {
@@ -151,18 +185,18 @@ void JobRunner::OnOrder(const v1::NodeOrder& order) {
 void JobRunner::OnShimDead(absl::string_view reason) {
   if (ending_) return Over();
   if (released_) return;
-  LogWarning("the shim of job ", job_.job_id, " ended (", reason, "); its workers are lost");
-  shim_known_ = false;
+  const bool began = std::exchange(shim_known_, false);
   lease_request_ = 0;
   state_.ShimDied(Now().ns);
+  // The node joins again with the next shim, or to say that there cannot be one.
   join_.Close();
-  // Without a shim the node does not join again, and the coordinator judges that it is lost.
-  if (++shim_deaths_ <= kMaxShimDeaths) StartShim().IgnoreError();
+  ShimFailed(began, reason);
 }
 
 void JobRunner::EndJob(absl::string_view reason) {
   if (std::exchange(ending_, true)) return;
   LogInfo("job ", job_.job_id, " ends here: ", reason);
+  loop_->Cancel(shim_retry_);
   if (!shim_.alive()) return Over();
   shim_.Send(frame::Release{});
 }

@@ -52,7 +52,10 @@ class JobRunner {
   void OnShimDead(absl::string_view reason);
   void OnOrder(const v1::NodeOrder& order);
   void TellListening(const absl::Status& status);
-  absl::Status StartShim();
+  void StartShim();
+  void ShimFailed(bool began, absl::string_view why);
+  void GiveUp(absl::string_view why);
+  void TellIfListening();
   void JoinIfReady();
   void EndJob(absl::string_view reason);
   void Over();
@@ -73,12 +76,16 @@ class JobRunner {
   Loop::TimerId pulse_timer_{};
   uint64_t lease_request_ = 0;  // the newest of the shim that was not answered; 0: none
   bool shim_known_ = false;     // its state was told since it was started
+  std::string unfit_;           // why no shim can live here; empty: one can
+  bool shim_adopted_ = false;
   bool listening_ = false;
   bool told_ = false;
   bool released_ = false;  // by the coordinator: the shim may end
   bool ending_ = false;
   bool over_ = false;
-  int shim_deaths_ = 0;
+  Instant shim_started_;
+  int shim_deaths_ = 0;  // in a row, each soon after its start
+  Loop::TimerId shim_retry_{};
 };
 
 }  // namespace trainctl

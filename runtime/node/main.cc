@@ -1,7 +1,7 @@
 // traind: the daemon of a node.
 #include <CLI/CLI.hpp>
 
-#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -26,8 +26,21 @@
 namespace trainctl {
 namespace {
 
+constexpr int kMaxListenTries = 100;
+
+// A private daemon that ends removes the empty folder, perhaps before our socket is in it.
+absl::StatusOr<std::unique_ptr<UnixListener>> Listen(Loop* loop, const std::string& socket,
+                                                     grpc::Service* service) {
+  for (int tries = 1;; ++tries) {
+    RETURN_IF_ERROR(MakePrivateFolder(SocketFolder()));
+    absl::StatusOr<std::unique_ptr<UnixListener>> listener =
+        UnixListener::Listen(loop, socket, {service});
+    const bool gone = absl::IsNotFound(listener.status()) && FolderOf(socket) == SocketFolder();
+    if (!gone || tries == kMaxListenTries) return listener;
+  }
+}
+
 absl::StatusOr<int> Run(const DaemonOptions& options, int ready_fd) {
-  RETURN_IF_ERROR(MakePrivateFolder(SocketFolder()));
   RETURN_IF_ERROR(MakePrivateFolder(options.state_folder));
   Loop loop;
   for (const int signo : {SIGTERM, SIGINT}) {
@@ -36,12 +49,12 @@ absl::StatusOr<int> Run(const DaemonOptions& options, int ready_fd) {
   }
   Daemon daemon(&loop, options);
   NodeServiceImpl service(&loop, &daemon);
-  ASSIGN_OR_RETURN(std::unique_ptr<UnixListener> listener,
-                   UnixListener::Listen(&loop, options.socket, {&service}));
+  ASSIGN_OR_RETURN(std::unique_ptr<UnixListener> listener, Listen(&loop, options.socket, &service));
   RETURN_IF_ERROR(daemon.Begin());
   TellReady(ready_fd, absl::OkStatus());
   const int status = loop.Run();
   listener->Close();
+  if (options.private_daemon) ::rmdir(SocketFolder().c_str());  // if it is empty
   // Nothing of ours needs tearing down, and callers see the end of the connection at once.
   std::fflush(nullptr);
   std::_Exit(status);

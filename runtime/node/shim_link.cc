@@ -46,8 +46,11 @@ absl::Status ShimLink::Start() {
   }
   Fd near(pair[0]);
   Fd far(pair[1]);
+  ASSIGN_OR_RETURN(ReadyPipe ready, MakeReadyPipe());
+  // Without waiting: whoever else inherited the other end may hold it open.
+  RETURN_IF_ERROR(SetNonBlocking(ready.read.get()));
   StartOptions options;
-  options.inherit = {far.get()};
+  options.inherit = {far.get(), ready.write.get()};
   for (const Fd& lock : locks) options.inherit.push_back(lock.get());
   options.log_file = absl::StrCat(place_.job_folder, "/shim.log");
   std::vector<std::string> argv = {program,
@@ -62,7 +65,9 @@ absl::Status ShimLink::Start() {
                                    "--lease",
                                    absl::StrCat(place_.lease.count() / 1'000'000, "ms"),
                                    "--daemon-fd",
-                                   absl::StrCat(far.get())};
+                                   absl::StrCat(far.get()),
+                                   "--ready-fd",
+                                   absl::StrCat(ready.write.get())};
   if (!locks.empty()) {
     argv.push_back("--hold-fds");
     argv.push_back(absl::StrJoin(
@@ -70,6 +75,7 @@ absl::Status ShimLink::Start() {
   }
   ASSIGN_OR_RETURN(Child child, StartProgram(argv, options));
   ours_ = true;
+  ready_ = std::move(ready.read);
   WatchProcess(std::move(child.pidfd));
   Connected(std::move(near));
   return absl::OkStatus();
@@ -134,6 +140,11 @@ void ShimLink::Died() {
       ::waitid(static_cast<idtype_t>(3 /* P_PIDFD */), pidfd_.get(), &info, WEXITED) == 0) {
     death_ = info.si_code == CLD_EXITED ? absl::StrCat("exit status ", info.si_status)
                                         : absl::StrCat("signal ", info.si_status);
+  }
+  if (ready_.valid()) {
+    const absl::Status told = ReadReady(ready_.get());
+    if (!told.ok() && !absl::IsUnavailable(told)) death_ = std::string(told.message());
+    ready_.Close();
   }
   loop_->Unwatch(pidfd_.get());
   pidfd_.Close();

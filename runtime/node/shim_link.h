@@ -34,7 +34,8 @@ class ShimLink {
   struct Callbacks {
     // The first frame after every connection is a ShimState.
     std::function<void(frame::Frame frame)> on_frame;
-    // The whole shim is dead, and nothing of the workers is left. Start may be called again.
+    // The whole shim is dead, and nothing of the workers is left. Start may be called again, though
+    // not during the call. `reason` is its own if it could not begin.
     std::function<void(absl::string_view reason)> on_dead;
     // Another, newer daemon has it now.
     std::function<void()> on_taken;
@@ -66,6 +67,7 @@ class ShimLink {
   Callbacks callbacks_;
   std::unique_ptr<Connection> connection_;
   Fd pidfd_;  // of the keeper, which ends last
+  Fd ready_;  // what it says if it cannot begin
   std::string death_;
   bool connected_ = false;
   bool ours_ = false;

@@ -170,7 +170,8 @@ frame::CommitGranted GrantFrame(const v1::GrantCommit& m, int64_t term) {
 
 }  // namespace
 
-v1::NodeMessage StateMessage(const NodeFacts& facts, int slots, const NodeState& known) {
+v1::NodeMessage StateMessage(const NodeFacts& facts, int slots, const std::string& unfit,
+                             const NodeState& known) {
   const frame::ShimState& state = known.state();
   v1::NodeMessage message;
   v1::NodeState* m = message.mutable_state();
@@ -178,7 +179,8 @@ v1::NodeMessage StateMessage(const NodeFacts& facts, int slots, const NodeState&
   m->set_incarnation(facts.incarnation);
   m->set_address(facts.address);
   m->set_cores(facts.cores);
-  m->set_slots(slots);
+  m->set_slots(unfit.empty() ? slots : 0);
+  m->set_unfit(ValidUtf8(unfit));
   m->set_reserved_port(state.reserved_port);
   m->set_term(state.term);
   m->set_epoch(state.epoch);

@@ -21,8 +21,10 @@ struct NodeFacts {
   int cores = 1;
 };
 
-// First on every Join stream.
-v1::NodeMessage StateMessage(const NodeFacts& facts, int slots, const NodeState& state);
+// First on every Join stream. `unfit`: why the node can take no workers; empty: it can take
+// `slots`.
+v1::NodeMessage StateMessage(const NodeFacts& facts, int slots, const std::string& unfit,
+                             const NodeState& state);
 // nullopt: a frame that is not for the coordinator.
 std::optional<v1::NodeMessage> ToMessage(const frame::Frame& frame);
 // nullopt: an order of a kind that this version does not know.

@@ -10,6 +10,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/status.h"
 #include "runtime/rpc/limits.h"
+#include "runtime/rpc/poller.h"
 #include "runtime/rpc/tls.h"
 
 namespace trainctl {
@@ -24,6 +25,7 @@ std::string TargetOf(const Endpoint& endpoint) {
 }  // namespace
 
 absl::StatusOr<DialledChannel> DialUnix(const std::string& path) {
+  RETURN_IF_ERROR(CheckRoomForThreads());
   ASSIGN_OR_RETURN(Fd fd, ConnectUnix(path));
   RETURN_IF_ERROR(SetNonBlocking(fd.get()));
   ucred peer{};

@@ -4,7 +4,12 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <array>
+#include <cstddef>
 #include <thread>
+
+#include "runtime/base/errno_status.h"
+#include "runtime/base/mutex.h"
 
 // gRPC's question, redirected to us: by the linker where gRPC's archives are linked, by symbol
 // precedence where its shared libraries are.
@@ -27,6 +32,35 @@ void Poll(grpc::CompletionQueue* queue) {
   }
 }
 
+// gRPC's own pool, its timers, its resolver, and ours.
+constexpr size_t kThreads = 8;
+
+void* AwaitLatch(void* latch) {
+  const MutexLock open(static_cast<Mutex*>(latch));
+  return nullptr;
+}
+
+// All at the same time, as gRPC needs them. Costs a tenth of a millisecond, once.
+absl::Status LookForRoom() {
+  Mutex latch;
+  std::array<pthread_t, kThreads> threads;
+  size_t started = 0;
+  int error = 0;
+  {
+    const MutexLock closed(&latch);
+    while (error == 0 && started < kThreads) {
+      error = pthread_create(&threads[started], nullptr, AwaitLatch, &latch);
+      if (error == 0) ++started;
+    }
+  }
+  for (size_t i = 0; i < started; ++i) pthread_join(threads[i], nullptr);
+  if (error == 0) return absl::OkStatus();
+  return ErrnoStatus(
+      error,
+      "start the threads of gRPC (raise the limit of processes, ulimit -u, of address "
+      "space, ulimit -v, or of the control group's pids)");
+}
+
 bool StartThread() {
   sigset_t all, before;
   sigfillset(&all);
@@ -44,6 +78,11 @@ bool StartThread() {
 void EnsureGrpcPoller() {
   static const bool started = StartThread();
   static_cast<void>(started);
+}
+
+absl::Status CheckRoomForThreads() {
+  static const absl::Status& room = *new absl::Status(LookForRoom());
+  return room;
 }
 
 }  // namespace trainctl

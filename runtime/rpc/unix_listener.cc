@@ -14,6 +14,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/rpc/limits.h"
+#include "runtime/rpc/poller.h"
 
 namespace trainctl {
 class UnixListener::RefuseAll : public grpc::CallbackGenericService {
@@ -41,6 +42,7 @@ UnixListener::UnixListener(Loop* loop, std::string path, Admit admit)
 
 absl::StatusOr<std::unique_ptr<UnixListener>> UnixListener::Listen(
     Loop* loop, const std::string& path, const std::vector<grpc::Service*>& services, Admit admit) {
+  RETURN_IF_ERROR(CheckRoomForThreads());
   std::unique_ptr<UnixListener> listener(new UnixListener(loop, path, std::move(admit)));
   grpc::ServerBuilder builder;
   SetLimits(builder);

@@ -27,6 +27,7 @@ constexpr Duration kShortestPause = milliseconds(1);
 constexpr Duration kLongestPause = milliseconds(50);
 // What a worker that ended by itself left behind may clean up (shared memory, for one) this long.
 constexpr Duration kStrayGrace = seconds(1);
+constexpr Duration kExecPatience = seconds(2);
 
 // The worker owns the path, so it may be anything: a pipe, huge, from an earlier epoch.
 std::string ReadErrorJson(const std::string& path, int64_t not_before_ns) {
@@ -60,6 +61,7 @@ EpochWorkers::EpochWorkers(Loop& loop, frame::StartEpoch start, std::string sock
 }
 
 EpochWorkers::~EpochWorkers() {
+  loop_.Cancel(exec_timer_);
   loop_.Cancel(grace_timer_);
   loop_.Cancel(kill_timer_);
   for (Worker& worker : workers_) {
@@ -72,6 +74,7 @@ EpochWorkers::~EpochWorkers() {
 
 void EpochWorkers::Start() {
   for (size_t i = 0; i < workers_.size(); ++i) StartWorker(i);
+  exec_timer_ = loop_.After(kExecPatience, [this] { OnExecPatienceOver(); });
   CheckStarted();
 }
 
@@ -145,10 +148,25 @@ void EpochWorkers::OnExecResult(Worker& worker) {
 void EpochWorkers::CheckStarted() {
   const bool pending = std::any_of(workers_.begin(), workers_.end(),
                                    [](const Worker& w) { return w.exec_result.valid(); });
-  if (started_ || pending) return;
-  started_ = true;
+  if (!pending) BecomeStarted();
+}
+
+void EpochWorkers::BecomeStarted() {
+  if (std::exchange(started_, true)) return;
   callbacks_.on_started();
   PassOnExits();
+}
+
+// One that hangs must not hide the ends of the others.
+void EpochWorkers::OnExecPatienceOver() {
+  for (const Worker& worker : workers_) {
+    if (!worker.exec_result.valid()) continue;
+    callbacks_.on_note(worker.launch.rank,
+                       absl::StrCat("its program ", worker.spec.argv[0], " is not running after ",
+                                    ToSeconds(kExecPatience),
+                                    " s: opening it or its folder hangs; is a file server dead?"));
+  }
+  BecomeStarted();
 }
 
 void EpochWorkers::PassOnExits() {
@@ -191,6 +209,7 @@ void EpochWorkers::Stop(Duration grace, absl::string_view reason) {
   Reap();
   if (gone_) return;
   LogInfo("stop epoch ", start_.epoch, " with a grace of ", ToMillis(grace), " ms: ", reason);
+  if (stop_reason_.empty()) stop_reason_ = std::string(reason);
   const bool now = grace <= Duration(0);
   const Instant until = now ? Now() : Now() + grace;
   for (Worker& worker : workers_) {
@@ -275,6 +294,7 @@ void EpochWorkers::OnReaped(const Reaped& reaped) {
       worker.exit.kind = frame::Exit::Kind::kExited;
       worker.exit.by_us = worker.sent.test(SIGTERM) || worker.sent.test(SIGKILL);
     }
+    if (worker.exit.by_us) worker.exit.message = stop_reason_;
     StepWorker(worker, SlotEvent::kReaped);
     return;
   }

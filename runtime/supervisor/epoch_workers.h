@@ -39,7 +39,8 @@ class EpochWorkers {
  public:
   // Called from Start, Stop, Reap and the loop; none of them may destroy this object.
   struct Callbacks {
-    std::function<void()> on_started;  // each worker was executed or failed; once
+    // Each worker was executed or failed, or one hangs in between; once.
+    std::function<void()> on_started;
     std::function<void(const frame::WorkerExited&)> on_exited;
     std::function<void()> on_gone;  // no descendant is left; once, last
     std::function<void()> on_output;
@@ -52,7 +53,8 @@ class EpochWorkers {
   EpochWorkers& operator=(const EpochWorkers&) = delete;
 
   void Start();  // a Reap must follow, for there may be no child that ends
-  // SIGTERM now and SIGKILL after `grace`; zero: SIGKILL now. A later call can only shorten it.
+  // SIGTERM now and SIGKILL after `grace`; zero: SIGKILL now. A later call can only shorten it. The
+  // first `reason` is in the records of those that end by it: "because REASON".
   void Stop(Duration grace, absl::string_view reason);
   void Signal(int signo);  // to the workers' main processes
   void Reap();             // after Start and SIGCHLD
@@ -96,6 +98,8 @@ class EpochWorkers {
   void FinishStream(OutputStream& stream);
   void NoteLostOutput(int32_t rank, const absl::Status& why);  // once per rank
   void CheckStarted();
+  void BecomeStarted();
+  void OnExecPatienceOver();
   void PassOnExits();
   void AfterReaping(bool children_left);
   void TerminateStrays();
@@ -114,11 +118,13 @@ class EpochWorkers {
   std::vector<frame::WorkerExited> exits_;
   size_t passed_on_ = 0;  // of exits_
   std::set<int32_t> noted_;
+  std::string stop_reason_;
   bool started_ = false;
   bool gone_ = false;
   bool killing_ = false;
   bool strays_terminated_ = false;
   Instant grace_until_ = kNever;
+  Loop::TimerId exec_timer_{};
   Loop::TimerId grace_timer_{};
   Loop::TimerId kill_timer_{};  // the next walk through what is left
   Duration kill_pause_;

@@ -18,6 +18,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/base/program.h"
 #include "runtime/base/status.h"
 #include "runtime/supervisor/containment.h"
 #include "runtime/supervisor/keeper.h"
@@ -94,8 +95,6 @@ int RunSupervisor(Supervisor::Kept kept) {
 }
 
 absl::StatusOr<int> Run(const ShimOptions& options) {
-  ASSIGN_OR_RETURN(Fd listener, ListenUnix(options.socket, 0600));
-  ASSIGN_OR_RETURN(const SocketFile socket_file, SocketFile::Of(options.socket));
   RaiseDescriptorLimit();
   ASSIGN_OR_RETURN(SlotPages pages, MakePages(options.slots));
   RETURN_IF_ERROR(MakeSubreaper());
@@ -107,11 +106,18 @@ absl::StatusOr<int> Run(const ShimOptions& options) {
   Fd supervisor_end(link[1]);
   Fd keeper_pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   if (!keeper_pidfd.valid()) return ErrnoStatus(errno, "open a pidfd of the keeper");
+  // Last of what can fail, because it leaves a file.
+  ASSIGN_OR_RETURN(Fd listener, ListenUnix(options.socket, 0600));
+  ASSIGN_OR_RETURN(const SocketFile socket_file, SocketFile::Of(options.socket));
   ::setsid();  // fails harmlessly if whoever started us did it
-  BlockSignals();
   DetachStdio(options.folder);
   const pid_t supervisor = ::fork();
-  if (supervisor < 0) return ErrnoStatus(errno, "fork the supervisor");
+  if (supervisor < 0) {
+    const int error = errno;
+    socket_file.Remove();
+    return ErrnoStatus(error, "fork the supervisor");
+  }
+  if (options.ready_fd >= 0) ::close(options.ready_fd);
   if (supervisor == 0) {
     keeper_end.Close();
     return RunSupervisor(Supervisor::Kept{options, std::move(pages), std::move(listener),
@@ -145,10 +151,13 @@ int Main(int argc, char** argv) {
   }
   std::vector<int> wanted = options->hold_fds;
   if (options->daemon_fd >= 0) wanted.push_back(options->daemon_fd);
+  if (options->ready_fd >= 0) wanted.push_back(options->ready_fd);
   CloseAllBut(wanted);
+  BlockSignals();
   const absl::StatusOr<int> status = Run(*options);
   if (!status.ok()) {
     LogError("start the shim of job ", options->job, ": ", status.status().message());
+    TellReady(options->ready_fd, status.status());
     return 1;
   }
   return *status;

@@ -17,6 +17,7 @@ struct ShimOptions {
   int slots = 0;
   Duration lease = seconds(10);
   int daemon_fd = -1;         // a connected stream socket to the daemon that started us
+  int ready_fd = -1;          // the reason goes here if the shim cannot begin
   std::vector<int> hold_fds;  // kept open for life: locked files
 };
 

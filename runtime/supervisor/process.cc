@@ -68,17 +68,22 @@ void ResetSignals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// Everything the child does. It borrows the parent's memory: nothing here may allocate or change
-// what the parent reads.
+// The one descriptor above stderr that a child keeps, until exec.
+constexpr int kResultFd = 3;
+
+// Everything the child does. If something in here hangs (a dead file server), it hangs nobody else:
+// none of the supervisor's descriptors stays open.
 Failure BecomeProgram(const ProcessSpec& spec, const std::vector<std::string>& candidates,
-                      char* const* argv, char* const* environment, int out, int err) {
+                      char* const* argv, char* const* environment, int out, int err, int* result) {
   ::setsid();
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   // Sources are above 2 because the shim keeps its own 0, 1 and 2 open for its whole life.
   if (null < 0 || ::dup2(null, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(err, 2) < 0 ||
-      ::close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) < 0) {
+      (*result != kResultFd && ::dup3(*result, kResultFd, O_CLOEXEC) < 0)) {
     return {errno, Stage::kPrepare, 0};
   }
+  *result = kResultFd;
+  if (::close_range(kResultFd + 1, ~0u, 0) < 0) return {errno, Stage::kPrepare, 0};
   ResetSignals();
   if (original_descriptor_limit.has_value()) {
     ::setrlimit(RLIMIT_NOFILE, &*original_descriptor_limit);
@@ -99,7 +104,7 @@ Failure BecomeProgram(const ProcessSpec& spec, const std::vector<std::string>& c
                                           const std::vector<std::string>& candidates,
                                           char* const* argv, char* const* environment, int out,
                                           int err, int result) {
-  const Failure failure = BecomeProgram(spec, candidates, argv, environment, out, err);
+  const Failure failure = BecomeProgram(spec, candidates, argv, environment, out, err, &result);
   [[maybe_unused]] const ssize_t n = ::write(result, &failure, sizeof(failure));
   ::_exit(127);
 }
@@ -143,9 +148,8 @@ absl::StatusOr<WorkerProcess> Fork(const ProcessSpec& spec) {
   const std::vector<std::string> candidates = Candidates(spec);
   const std::vector<char*> argv = Pointers(spec.argv);
   const std::vector<char*> environment = Pointers(spec.environment);
-  // Spares the copy of page tables, which for eight workers costs more than all else. The parent
-  // sleeps until exec; if that hangs on a dead file server, the keeper's lease ends it.
-  const pid_t pid = ::vfork();
+  // Not vfork: the parent would sleep until exec, which hangs where a file server is dead.
+  const pid_t pid = ::fork();
   if (pid == 0) {
     RunChild(spec, candidates, argv.data(), environment.data(), out.second.get(), err.second.get(),
              result.second.get());

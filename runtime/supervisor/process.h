@@ -37,9 +37,8 @@ struct WorkerProcess {
 // Forks a child that becomes a session leader with stdin from /dev/null, default signal
 // dispositions, an empty signal mask, the descriptor limit from before RaiseDescriptorLimit and
 // only descriptors 0, 1, 2, and executes the program. argv[0] without a slash is looked up in the
-// child's own PATH. Returns when the program is executed or has failed to be;
-// RESOURCE_EXHAUSTED if there is no room for a process or a descriptor. REQUIRES: this process has
-// its descriptors 0, 1 and 2 open.
+// child's own PATH. Returns at once, see ReadExecResult; RESOURCE_EXHAUSTED if there is no room for
+// a process or a descriptor. REQUIRES: this process has its descriptors 0, 1 and 2 open.
 absl::StatusOr<WorkerProcess> Fork(const ProcessSpec& spec);
 
 struct ExecResult {

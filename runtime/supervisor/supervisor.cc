@@ -38,7 +38,7 @@ Supervisor::Supervisor(Kept kept) : kept_(std::move(kept)) {}
 
 int Supervisor::Run() {
   for (const int signo : {SIGTERM, SIGINT}) {
-    loop_.OnSignal(signo, [this](int) { Release("told to end by a signal"); });
+    loop_.OnSignal(signo, [this](int) { Release("its supervisor was told to end by a signal"); });
   }
   loop_.OnSignal(SIGCHLD, [this](int) {
     if (workers_ != nullptr) workers_->Reap();
@@ -46,7 +46,7 @@ int Supervisor::Run() {
   loop_.Watch(kept_.keeper_pidfd.get(), EPOLLIN, [this](uint32_t) {
     loop_.Unwatch(kept_.keeper_pidfd.get());
     LogError("the keeper died; killing every worker and what it started");
-    Release("the keeper died");
+    Release("the keeper that held it died (killed?)");
   });
   loop_.Watch(kept_.listener.get(), EPOLLIN, [this](uint32_t) { Accept(); });
   if (absl::StatusOr<PortHold> port = PortHold::Take(); port.ok()) next_port_ = *std::move(port);
@@ -285,7 +285,7 @@ void Supervisor::ArmAbandoned() {
   loop_.Cancel(abandoned_timer_);
   if (EpochIsLive()) return;  // then the lease counts
   abandoned_timer_ = loop_.After(std::max(kept_.options.lease, kShortestAbandonment), [this] {
-    if (daemon_ == nullptr && !EpochIsLive()) Release("no workers and no daemon");
+    if (daemon_ == nullptr && !EpochIsLive()) Release("there are no workers and no daemon");
   });
 }
 

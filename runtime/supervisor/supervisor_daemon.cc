@@ -31,7 +31,7 @@ bool Supervisor::OnDaemonFrame(frame::Frame& frame) {
   } else if (const auto* granted = std::get_if<frame::CommitGranted>(&frame)) {
     OnCommitGranted(*granted);
   } else if (std::holds_alternative<frame::Release>(frame)) {
-    Release("released by the daemon");
+    Release("the job is over");
   } else {
     return false;
   }
@@ -106,12 +106,12 @@ void Supervisor::OnStopEpoch(const frame::StopEpoch& stop) {
     gone_sent_ = false;  // said again: the answer was lost
     return Pump();
   }
-  workers_->Stop(Duration(stop.grace_ns), "asked by the daemon");
+  workers_->Stop(Duration(stop.grace_ns), "the coordinator stopped it");
 }
 
 void Supervisor::OnLeaseAnswer(const frame::LeaseAnswer& answer) {
   if (!TermIsCurrent(answer.term, "LeaseAnswer") || !EpochIsLive()) return;
-  if (!answer.granted) return workers_->Stop(Duration(0), "the lease was refused");
+  if (!answer.granted) return workers_->Stop(Duration(0), "the lease of its node was refused");
   if (lease_.Grant(answer.request_id, Duration(answer.lease_ns))) TellKeeper();
 }
 

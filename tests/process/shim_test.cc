@@ -1,5 +1,7 @@
 // The life of workers under a real train-shim.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/fanotify.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -69,6 +71,43 @@ TEST_F(Shim, OneWorkersOwnEndLeavesTheOthersRunning) {
   const auto second = daemon.Await<WorkerExited>();
   EXPECT_EQ(second.rank, 1);
   EXPECT_TRUE(second.exit.by_us);
+  daemon.Await<EpochGone>();
+}
+
+// Every exec of a file hangs, as on a dead file server, while this lives.
+class HangingExec {
+ public:
+  explicit HangingExec(const std::string& path)
+      : fd_(::fanotify_init(FAN_CLASS_CONTENT | FAN_CLOEXEC, O_RDONLY)) {
+    works_ = fd_.valid() && ::fanotify_mark(fd_.get(), FAN_MARK_ADD, FAN_OPEN_EXEC_PERM, AT_FDCWD,
+                                            path.c_str()) == 0;
+  }
+  bool works() const { return works_; }
+
+ private:
+  Fd fd_;
+  bool works_ = false;
+};
+
+TEST_F(Shim, AnExecThatHangsHangsNobodyElse) {
+  StartShim(2, "1s");
+  const std::string program = folder_ + "/hangs";
+  std::filesystem::copy("/bin/true", program);
+  const HangingExec hanging(program);
+  if (!hanging.works()) GTEST_SKIP() << "skipped, because fanotify needs root";
+  Peer daemon = ConnectDaemon();
+  frame::StartEpoch start = Scripts(0, {"", "echo done; exit 3"});
+  start.workers[0].argv = {program};
+  daemon.Send(start);
+  const auto request = daemon.Await<frame::LeaseRequest>();
+  daemon.Send(frame::LeaseAnswer{request.request_id, 1, true, Duration(seconds(60)).count()});
+  EXPECT_THAT(daemon.Await<frame::Note>().text, HasSubstr("file server"));
+  EXPECT_EQ(daemon.Await<EpochStarted>().slots.size(), 2u);
+  const auto exited = daemon.Await<WorkerExited>();
+  EXPECT_EQ(exited.rank, 1);
+  EXPECT_EQ(exited.exit.code, 3);
+  daemon.Send(StopEpoch{1, 0, 0});
+  EXPECT_EQ(daemon.Await<WorkerExited>().rank, 0);
   daemon.Await<EpochGone>();
 }
 

@@ -326,7 +326,8 @@ class Player {
     joined.topology = c.Text("topology");
     joined.node_rank = c.Int("node_rank", -1);
     joined.cores = c.Int("cores", 8);
-    joined.slots = c.Int("slots", 8);
+    joined.unfit = c.Text("unfit");
+    joined.slots = joined.unfit.empty() ? c.Int("slots", 8) : 0;
     joined.reserved_port = c.Int("port", 29500);
     joined.term = Term(c.Number("term", 0));
     joined.epoch = Epoch(c.Number("epoch", -1));

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 
@@ -207,10 +208,27 @@ def first_front_end_hears_what_was_announced_before_it_came(s):
     assert resumed.returncode == 0
 
 
+def job_whose_report_cannot_be_written_is_known_to_be_over(s):
+    process = s.start("launch", "--name", "mute",
+                      s.shell("touch ready; while [ ! -e go ]; do sleep 0.05; done\n"))
+    wait_until((s.folder / "ready").exists, "the job runs")
+    report = s.job() / "report.json"
+    wait_until(report.is_file, "the first report")
+    report.unlink()
+    report.mkdir()  # what root cannot replace by a file either
+    (s.folder / "go").touch()
+    _, err = process.communicate(timeout=sandbox.DEADLINE_S)
+    assert process.returncode == 0 and "write the report" in err, err
+    assert "succeeded" in s.run("list").stdout, s.run("list").stdout
+    assert "over, succeeded" in s.run("status", "mute").stdout
+    expect(s.run("stop", "mute"), 3, "already over")
+    expect(s.run("resume", "mute"), 0)
+
+
 def stop_ends_a_job(s):
     s.run("submit", "--name", "long", s.shell("exec sleep 1000\n"))
     wait_until(lambda: "running" in s.run("status", "long").stdout, "the job runs")
-    expect(s.run("stop", "long"), 0)
+    expect(s.run("stop", "long"), 0, "asked job long-", "to stop")
     wait_until(s.outcome, "the job ends")
     assert s.outcome() == "stopped"
 
@@ -220,7 +238,7 @@ def signal_reaches_every_worker(s):
                       "while :; do sleep 0.05; done\n")
     process = s.start("launch", "--nproc-per-node", "2", "--name", "sig", program)
     wait_until(lambda: (s.folder / "ready.0").exists() and (s.folder / "ready.1").exists(), "ready")
-    expect(s.run("signal", "sig", "USR1"), 0)
+    expect(s.run("signal", "sig", "USR1"), 0, "SIGUSR1 to every worker")
     out, err = process.communicate(timeout=sandbox.DEADLINE_S)
     assert process.returncode == 0, err
     assert lines_of(out, 0) == ["got it"] and lines_of(out, 1) == ["got it"], out
@@ -266,13 +284,28 @@ def killed_private_daemon_is_started_again(s):
     assert lines_of(out, 0) == ["finished"], (out, err)
 
 
+def node_whose_workers_cannot_be_held_any_more_ends_the_job(s):
+    process = s.start("launch", s.shell("touch ready; exec sleep 1000\n"))
+    wait_until((s.folder / "ready").exists, "the job runs")
+    living = sandbox.processes_with(s.mark)
+    daemon = [p for p, c in living.items() if b"/traind " in c]
+    keeper = [p for p, c in living.items() if b"/train-shim " in c]
+    assert len(daemon) == 1 and len(keeper) == 2, living
+    resource.prlimit(daemon[0], resource.RLIMIT_FSIZE, (8192, 8192))  # a page is larger
+    os.kill(min(keeper), signal.SIGKILL)
+    out, err = process.communicate(timeout=sandbox.DEADLINE_S)
+    assert process.returncode == 5, (process.returncode, out, err)
+    assert "cannot run workers" in err and "ulimit -f" in err, err
+
+
 def job_whose_processes_all_died_is_taken_over(s):
     program = s.shell("while [ ! -e go ]; do sleep 0.05; done; echo finished\n")
     s.run("submit", "--name", "lost", program)
     wait_until(lambda: "running" in s.run("status", "lost").stdout, "the job runs")
     s.kill_everything()
-    assert "interrupted" in s.run("list").stdout, s.run("list").stdout
+    wait_until(lambda: "interrupted" in s.run("list").stdout, "the kernel is done with them")
     expect(s.run("status", "lost"), 3, "trainctl resume")
+    expect(s.run("stop", "lost"), 3, "trainctl resume")
     resumed = s.start("resume", "lost")
     assert s.job().name in resumed.stderr.readline()  # attached
     (s.folder / "go").touch()

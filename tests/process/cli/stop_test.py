@@ -137,6 +137,7 @@ def front_end_that_reads_nothing_over_the_end_of_the_job_still_gets_everything(s
         program = s.shell(f"touch ready.{name}\nwhile [ ! -e {go} ]; do sleep 0.05; done\n{work}\n",
                           f"{name}.sh")
         jobs[name] = s.start("launch", "--name", name, program)
+        assert f"job {name}-" in jobs[name].stderr.readline()  # attached
         wait_until((s.folder / f"ready.{name}").exists, f"{name} runs")
     for process in jobs.values():
         process.send_signal(signal.SIGSTOP)
@@ -171,6 +172,22 @@ def killed_front_end_leaves_an_orphan_that_ends(s):
     process.wait()
     wait_until(s.outcome, "the orphan ends")
     assert s.outcome() in ("stopped", "failed"), s.report()
+
+
+def job_that_was_submitted_goes_on_when_its_front_end_leaves(s):
+    job = s.run("submit", s.shell("touch ready\nwhile [ ! -e go ]; do sleep 0.05; done; echo end\n"))
+    job = job.stdout.strip()
+    wait_until((s.folder / "ready").exists, "the job runs")
+    resumed = s.start("resume", job)
+    assert job in resumed.stderr.readline()  # attached
+    resumed.send_signal(signal.SIGINT)
+    _, err = end(resumed)
+    assert resumed.returncode == 128 + signal.SIGINT, resumed.returncode
+    assert f"trainctl stop {job}" in err, err
+    assert s.outcome() is None, s.report()
+    (s.folder / "go").touch()
+    wait_until(s.outcome, "the job ends")
+    assert s.outcome() == "succeeded", s.report()
 
 
 def killed_front_end_is_replaced_by_resume(s):

@@ -1,6 +1,7 @@
 """Bad input to the front end: one clear message, the documented status, nothing started."""
 
 import os
+import resource
 
 import sandbox
 from sandbox import expect
@@ -88,6 +89,23 @@ def unwritable_state_folder_is_not_fit_and_leaves_nothing(s):
 def state_needs_a_place(s):
     if os.geteuid() != 0:  # root has a place of its own
         expect(s.run("launch", "/bin/true", env={"XDG_STATE_HOME": "relative", "HOME": ""}), 5, "HOME")
+
+
+def tight_limits_end_in_one_message_that_names_the_limit(s):
+    for limit, most, option in ((resource.RLIMIT_FSIZE, 0, "ulimit -f"),  # no spec
+                                (resource.RLIMIT_FSIZE, 8192, "ulimit -f"),  # no worker page
+                                (resource.RLIMIT_NOFILE, 16, "ulimit -n"),
+                                (resource.RLIMIT_AS, 60 << 20, "ulimit -v")):
+        def tighten(limit=limit, most=most):
+            resource.setrlimit(limit, (most, most))
+
+        if s.run("version", preexec_fn=tighten).returncode != 0:
+            print(f"skipped {option} {most}, because not even trainctl version runs (sanitizers)")
+            continue
+        result = s.run("launch", "/bin/true", preexec_fn=tighten)
+        expect(result, 5, option)
+        assert not s.jobs(), s.jobs()
+        s.check_nothing_is_left()
 
 
 def failed_start_leaves_no_log_folder(s):

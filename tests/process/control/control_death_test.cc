@@ -218,6 +218,9 @@ TEST_P(ShimDeath, StartsANewEpochOnANewShim) {
   const auto ended = front.AwaitEnd();
   ASSERT_TRUE(ended.has_value()) << front.end_status();
   EXPECT_EQ(ended->outcome, "succeeded") << ended->reason;
+  EXPECT_THAT(front.Announcements(),
+              ::testing::Contains(HasSubstr(both ? "because the keeper that held it died"
+                                                 : "was lost with its supervisor")));
   EXPECT_TRUE(AwaitDaemonEnd());
 }
 

@@ -167,6 +167,16 @@ TEST(Verdict, ASpawnThatCannotWorkIsAUserErrorAndOneThatMightIsNot) {
   EXPECT_EQ(ClassOf(SpawnError(ENOMEM)), FailureClass::kOutOfMemory);
 }
 
+TEST(Verdict, AKillByUsForAnotherReasonIsOurOwnFaultAndSaysWhy) {
+  EpochEvidence evidence;
+  evidence.exits = {{0, "n1", Signal(SIGKILL, true)}};
+  evidence.exits[0].exit.message = "the keeper that held it died";
+  const auto failure = JudgeExits(evidence);
+  EXPECT_EQ(failure->failure_class, FailureClass::kInternal);
+  EXPECT_EQ(failure->reason,
+            "rank 0 on n1 was killed by SIGKILL because the keeper that held it died");
+}
+
 TEST(Verdict, AKillByUsInALivingEpochIsTheEndOfALease) {
   EXPECT_EQ(ClassOf(Signal(SIGKILL, true)), FailureClass::kNetwork);
 }
