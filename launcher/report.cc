@@ -169,7 +169,8 @@ void Report::Progress(const ProgressSeen& progress, Instant first_step, Instant 
   if (progress.phase <= kInitPhase && story->formed.resume_step > Step(0)) return;
   auto& samples = story->samples;
   if (story->first_samples.first == kNever) story->first_samples = {now, progress.samples};
-  story->last_samples = {now, progress.samples};
+  // What is read after the last step, while the model is evaluated, is no part of the rate.
+  if (progress.samples != story->last_samples.second) story->last_samples = {now, progress.samples};
   samples.emplace_back(now, progress.samples);
   const auto old = std::find_if(samples.begin(), samples.end(), [now](const auto& entry) {
     return entry.first >= now - kRateSpan;
@@ -187,8 +188,17 @@ double Report::samples_per_second() const {
 
 double Report::EpochRate() const {
   if (epochs_.empty()) return 0;
-  const auto& [from, before] = epochs_.back().first_samples;
-  const auto& [to, after] = epochs_.back().last_samples;
+  const EpochStory& story = epochs_.back();
+  auto [from, before] = story.first_samples;
+  const auto& [to, after] = story.last_samples;
+  const uint64_t steps = static_cast<uint64_t>(std::max<int64_t>(story.last_step.value, 0));
+  const uint64_t first =
+      static_cast<uint64_t>(std::max<int64_t>(story.formed.resume_step.value, 0)) + 1;
+  // A short run is read once, at its end; its first step has a time of its own.
+  if (from == to && story.marks.first_step < to && steps > first) {
+    from = story.marks.first_step;
+    before = after * first / steps;
+  }
   if (from == kNever || to <= from || after < before) return 0;
   return static_cast<double>(after - before) / ToSeconds(to - from);
 }

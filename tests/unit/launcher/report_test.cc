@@ -156,6 +156,19 @@ TEST(Report, SamplesOfALoadedCheckpointAreNoRate) {
   EXPECT_DOUBLE_EQ(report.samples_per_second(), 64);
 }
 
+TEST(Report, ARunThatIsReadOnceHasARateAndTheTimeAfterItsLastStepIsNoneOfIt) {
+  Report report(Spec());
+  report.Take(Formed(0, 0, Step(-1)), Instant{1});
+  const Instant first_step = Instant{1} + seconds(1);
+  report.Progress(At(0, 11, 8, 704), first_step, first_step + seconds(2));
+  const auto rate = [&] {
+    return nlohmann::json::parse(report.Json(Wall(9)))["samples_per_second"];
+  };
+  EXPECT_DOUBLE_EQ(rate(), 320);  // ten steps of 64 in 2 s
+  report.Progress(At(0, 11, 8, 704), first_step, first_step + seconds(9));
+  EXPECT_DOUBLE_EQ(rate(), 320);
+}
+
 TEST(Report, ARunThatFoundAllStepsDoneTellsNoLossAndNoRate) {
   Report report(Spec());
   report.Take(Formed(0, 0, Step(60)), Instant{1});
