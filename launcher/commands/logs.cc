@@ -11,6 +11,7 @@
 #include "launcher/commands/exit_status.h"
 #include "launcher/console.h"
 #include "launcher/flag_value.h"
+#include "launcher/job_client.h"
 #include "launcher/job_lookup.h"
 #include "launcher/log_files.h"
 #include "launcher/update_json.h"
@@ -24,6 +25,7 @@ namespace trainctl {
 namespace {
 
 constexpr Duration kFollowEvery = milliseconds(100);
+constexpr Duration kAskFor = seconds(2);
 constexpr size_t kFlushAt = size_t{256} << 10;
 
 struct Filter {
@@ -31,18 +33,25 @@ struct Filter {
   std::unique_ptr<re2::RE2> pattern;  // null: every line
 };
 
-// A rank that the job does not have would look like one that printed nothing. Before the first
-// epoch nobody knows the ranks.
-absl::Status CheckRanks(const KnownJob& job, const std::vector<int>& ranks) {
-  const std::set<int> logged = LoggedRanks(JoinPath(job.folder, "logs"));
-  for (const int rank : ranks) {
-    if (!logged.empty() && logged.count(rank) == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--rank: found ", rank, ", but job ", job.id, " has ",
-                       logged.size() == 1 ? "only rank " : "ranks 0 to ", *logged.rbegin()));
-    }
+// One more than the highest rank; 0: nobody knows yet.
+int RanksOf(const KnownJob& job) {
+  if (!IsOver(job)) {
+    const auto running = JobClient(JobSocket(job.id)).Describe(kAskFor);
+    return running.ok() ? running->view.world_size : 0;
   }
-  return absl::OkStatus();
+  const std::set<int> logged = LoggedRanks(JoinPath(job.folder, "logs"));
+  return logged.empty() ? 0 : *logged.rbegin() + 1;
+}
+
+// A rank that the job does not have would look like one that printed nothing.
+absl::Status CheckRanks(const KnownJob& job, const std::vector<int>& ranks) {
+  const int count = RanksOf(job);
+  if (count == 0 || ranks.back() < count) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--rank: found ", ranks.back(), ", but job ", job.id, " has ",
+                   count == 1 ? "only rank " : "ranks 0 to ", count - 1));
 }
 
 absl::StatusOr<Filter> ReadFilter(const KnownJob& job, const JobFlags& flags) {

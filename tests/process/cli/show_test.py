@@ -80,7 +80,7 @@ def errors_are_json_too_if_json_was_asked_for(s):
 
 def ranks_that_the_job_does_not_have_are_refused(s):
     expect(s.run("launch", "--name", "two", "--nproc-per-node", "2", s.shell("echo hello\n")), 0)
-    expect(s.run("logs", "two", "--rank", "0-7"), 2, "--rank: found 2, but job two-", "ranks 0 to 1")
+    expect(s.run("logs", "two", "--rank", "0-7"), 2, "--rank: found 7, but job two-", "ranks 0 to 1")
     expect(s.run("logs", "two", "--rank", "1"), 0)
 
 
