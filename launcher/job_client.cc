@@ -162,6 +162,68 @@ JobWatch::~JobWatch() {
   if (state_->feed != nullptr) state_->feed->Cancel();
 }
 
+namespace {
+
+v1::StopRequest RequestFor(const StopAsked& order) {
+  v1::StopRequest request;
+  request.set_by(order.by);
+  request.set_checkpoint(order.checkpoint);
+  request.set_now(order.now);
+  return request;
+}
+
+// Kept alive by its timers and by the open call.
+struct StopCall : std::enable_shared_from_this<StopCall> {
+  Loop* loop = nullptr;
+  std::string socket_path;
+  v1::StopRequest request;
+  v1::StopReply reply;
+  Duration patience{0};
+  Instant give_up;
+  Duration backoff = milliseconds(10);
+  int pid = 0;
+  std::unique_ptr<v1::JobService::Stub> stub;
+  std::unique_ptr<grpc::ClientContext> context;
+  std::function<void(const absl::Status&)> done;
+
+  void Dial() {
+    absl::StatusOr<DialledChannel> dialled = DialUnix(socket_path);
+    if (!dialled.ok()) return Answered(dialled.status());
+    pid = dialled->pid;
+    stub = v1::JobService::NewStub(dialled->channel);
+    context = std::make_unique<grpc::ClientContext>();
+    context->set_deadline(std::chrono::system_clock::now() + (give_up - Now()));
+    stub->async()->Stop(context.get(), &request, &reply,
+                        [self = shared_from_this()](const grpc::Status& status) {
+                          self->loop->Post([self, status] { self->Answered(FromGrpc(status)); });
+                        });
+  }
+  void Answered(const absl::Status& status) {
+    if (absl::IsUnavailable(status) && Now() + backoff < give_up) {
+      loop->After(backoff, [self = shared_from_this()] { self->Dial(); });
+      backoff = std::min<Duration>(backoff * 2, milliseconds(250));
+    } else if (absl::IsDeadlineExceeded(status)) {
+      done(absl::DeadlineExceededError(NotAnswering(socket_path, pid, patience)));
+    } else {
+      done(status);
+    }
+  }
+};
+
+}  // namespace
+
+void AskToStop(Loop* loop, const std::string& socket_path, const StopAsked& order,
+               Duration patience, std::function<void(const absl::Status& status)> done) {
+  auto call = std::make_shared<StopCall>();
+  call->loop = loop;
+  call->socket_path = socket_path;
+  call->request = RequestFor(order);
+  call->patience = patience;
+  call->give_up = Now() + patience;
+  call->done = std::move(done);
+  call->Dial();
+}
+
 struct JobClient::Channel {
   std::string socket_path;
 
@@ -207,12 +269,8 @@ absl::StatusOr<JobDescription> JobClient::Describe(Duration timeout) {
 }
 
 absl::Status JobClient::Stop(const StopAsked& order, Duration timeout) {
-  v1::StopRequest request;
-  request.set_by(order.by);
-  request.set_checkpoint(order.checkpoint);
-  request.set_now(order.now);
   v1::StopReply reply;
-  return channel_->Call(&v1::JobService::Stub::Stop, request, &reply, timeout);
+  return channel_->Call(&v1::JobService::Stub::Stop, RequestFor(order), &reply, timeout);
 }
 
 absl::Status JobClient::Signal(int signo, Duration timeout) {

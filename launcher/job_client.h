@@ -101,6 +101,11 @@ class JobWatch {
   std::shared_ptr<State> state_;
 };
 
+// Asks a job to stop, without waiting; tries for `patience`, long enough for a coordinator that
+// hangs to be replaced. `done` runs on `loop`'s thread. REQUIRES: the loop lives until then.
+void AskToStop(Loop* loop, const std::string& socket_path, const StopAsked& order,
+               Duration patience, std::function<void(const absl::Status& status)> done);
+
 // Calls that wait for their answer. Thread-safe. UNAVAILABLE: nobody listens at the socket;
 // DEADLINE_EXCEEDED: no answer in time (every call may be made again).
 class JobClient {

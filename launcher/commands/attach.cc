@@ -5,7 +5,6 @@
 
 #include <csignal>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -101,15 +100,11 @@ void Attachment::AskStop(bool now) {
                  ? "Ctrl-C"
                  : absl::StrCat("SIG", sigabbrev_np(stop_signal_), " to the front end");
   order.now = now;
-  // One that hangs is replaced, and must not keep us from showing output and hearing signals.
-  std::thread([this, &loop = loop_, socket = job_socket_, order] {
-    const absl::Status asked = JobClient(socket).Stop(order, kStopPatience);
-    loop.Post([this, asked] {
-      if (asked.ok() || ended_.has_value()) return;
-      display_.Say(absl::StrCat("cannot ask the job to stop: ", asked.message()),
-                   Announce::Level::kError);
-    });
-  }).detach();
+  AskToStop(&loop_, job_socket_, order, kStopPatience, [this](const absl::Status& asked) {
+    if (asked.ok() || ended_.has_value()) return;
+    display_.Say(absl::StrCat("cannot ask the job to stop: ", asked.message()),
+                 Announce::Level::kError);
+  });
 }
 
 void Attachment::OnUpdate(const JobUpdate& update) {

@@ -51,6 +51,15 @@ def script_of_the_old_launcher_gets_its_argument(s):
         assert lines_of(result.stdout, rank) == [f"local rank {rank} lr 0.5 sum 3"], result.stdout
 
 
+def twenty_jobs_started_at_once_all_run(s):
+    top = pathlib.Path(os.environ["TRAINCTL_SOURCE_DIR"])
+    jobs = [s.start("launch", "--nproc-per-node", "2", str(top / "deploy/examples/ddp.py"), "--steps", "5",
+                    env=ENV) for _ in range(20)]
+    ends = [job.communicate(timeout=TORCH_DEADLINE_S) for job in jobs]
+    failed = [end for job, end in zip(jobs, ends) if job.returncode != 0]
+    assert not failed, failed
+
+
 def example_script_runs(s):
     top = pathlib.Path(os.environ["TRAINCTL_SOURCE_DIR"])
     expect(launch(s, str(top / "deploy/examples/ddp.py"), "--steps", "20"), 0)
