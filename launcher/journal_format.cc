@@ -52,6 +52,16 @@ std::optional<absl::string_view> FrameAt(absl::string_view bytes) {
   return payload;
 }
 
+// No more than a beginning of the header, and zeros where the rest of it was to be.
+bool IsTornHeader(absl::string_view bytes) {
+  const std::string header = JournalHeader();
+  const size_t both = std::min(header.size(), bytes.size());
+  size_t same = 0;
+  while (same < both && header[same] == bytes[same]) ++same;
+  return same < header.size() && std::all_of(bytes.begin() + static_cast<ptrdiff_t>(same),
+                                             bytes.end(), [](char c) { return c == '\0'; });
+}
+
 // A crash leaves anything at the end, but never a whole frame after a broken one.
 bool HoldsFrame(absl::string_view bytes) {
   for (; bytes.size() > kFrameHeaderBytes; bytes.remove_prefix(1)) {
@@ -77,11 +87,7 @@ std::string JournalFrames(const std::vector<JournalRecord>& records) {
 
 absl::StatusOr<JournalContents> ParseJournal(const std::string& path, absl::string_view bytes) {
   JournalContents contents;
-  if (bytes.size() < kHeaderBytes) {
-    const bool torn = absl::StartsWith(JournalHeader(), bytes) ||
-                      std::all_of(bytes.begin(), bytes.end(), [](char c) { return c == '\0'; });
-    if (torn) return contents;
-  }
+  if (IsTornHeader(bytes)) return contents;
   if (!absl::StartsWith(bytes, kMagic)) {
     return absl::DataLossError(absl::StrCat("read journal ", path, ": not a journal of trainctl"));
   }

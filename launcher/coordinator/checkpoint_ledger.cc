@@ -46,6 +46,16 @@ void CheckpointLedger::Damaged(Step step) {
   damaged_.insert(step);
 }
 
+void CheckpointLedger::RememberCommitted(Step step) {
+  damaged_.erase(step);
+  committed_.insert(step);
+}
+
+void CheckpointLedger::RememberRecoveryPoint(Step step) {
+  committed_.erase(committed_.upper_bound(step), committed_.end());
+  if (step >= Step(0)) RememberCommitted(step);
+}
+
 Step CheckpointLedger::recovery_point() const {
   return committed_.empty() ? Step(-1) : *committed_.rbegin();
 }

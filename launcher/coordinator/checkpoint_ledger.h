@@ -36,7 +36,8 @@ class CheckpointLedger {
   void Damaged(Step step);
 
   // What the journal says of an earlier term.
-  void RememberCommitted(Step step) { committed_.insert(step); }
+  void RememberCommitted(Step step);
+  void RememberRecoveryPoint(Step step);  // -1: none; as the folder was found at that time
   void RememberDeleted(Step step) { committed_.erase(step); }
 
   // Newest step all of whose shards are committed; -1 = none.

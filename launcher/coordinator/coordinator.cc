@@ -140,7 +140,9 @@ void CoordinatorState::On(const CheckpointPublished& event) {
   ChangeNodesIfWished();
 }
 
+// Nodes that join again tell it again, when the step may long be written anew.
 void CoordinatorState::On(const CheckpointRejected& event) {
+  if (epoch_->rejected.contains(event.step)) return;
   FoundDamaged(event.step);
   Persist(CheckpointDropped{event.step, true, event.reason});
   Say(Announce::Level::kWarning, absl::StrCat("checkpoint of step ", event.step.value,
@@ -150,6 +152,7 @@ void CoordinatorState::On(const CheckpointRejected& event) {
 // Workers find damage while they load, before their first step, and fall back.
 void CoordinatorState::FoundDamaged(trainctl::Step step) {
   ledger_.Damaged(step);
+  epoch_->rejected.insert(step);
   epoch_->found_damage = true;
   epoch_->baseline = ledger_.recovery_point();
   epoch_->last_step = std::max(epoch_->baseline, trainctl::Step(0));

@@ -82,6 +82,7 @@ struct CurrentEpoch {
   trainctl::Step last_step;
   trainctl::Step total_steps;
   bool found_damage = false;
+  std::set<trainctl::Step> rejected;       // by its workers, as they loaded
   bool save_asked = false;                 // by us, to be able to change its nodes
   std::unique_ptr<WorkerPlanner> planner;  // made when first needed
 

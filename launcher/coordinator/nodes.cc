@@ -54,7 +54,8 @@ void CoordinatorState::MemberIsBack(const Node& node, const std::vector<WorkerSt
     return TryEndDraining();
   }
   if (knows_epoch) {
-    members_.MarkStarted(node.name, node.reserved_port);
+    // Without a word about workers, the order has reached it and they are being started.
+    if (!workers.empty()) members_.MarkStarted(node.name, node.reserved_port);
     if (node.gone) members_.MarkGone(node.name);
     if (!node.gone && (stop_ || epoch_->save_asked)) AskCheckpoint(node, stop_.has_value());
     TakeExits(node, workers);

@@ -21,7 +21,7 @@ void CoordinatorState::ReplayOne(const EpochFormed& record) {
   if (draining && draining->failure) policy_.Remember(EndOf(*draining->failure));
   epoch_.emplace(record);
   epoch_->since = Instant{record.wall_ns};
-  if (record.resume_step >= trainctl::Step(0)) ledger_.RememberCommitted(record.resume_step);
+  ledger_.RememberRecoveryPoint(record.resume_step);
   phase_ = Starting{};
 }
 

@@ -179,7 +179,10 @@ void JobRunner::OnOrder(const v1::NodeOrder& order) {
     // The coordinator ends when we hang up. Not now: the stream is calling us.
     loop_->Post([this] { join_.Close(); });
   }
-  if (std::optional<frame::Frame> frame = ToFrame(order)) shim_.Send(*frame);
+  const std::optional<frame::Frame> frame = ToFrame(order);
+  if (!frame.has_value()) return;
+  if (const auto* start = std::get_if<frame::StartEpoch>(&*frame)) state_.Ordered(*start);
+  shim_.Send(*frame);
 }
 
 void JobRunner::OnShimDead(absl::string_view reason) {

@@ -5,8 +5,9 @@
 namespace trainctl {
 namespace {
 
-// A worker may invent names without end.
+// A worker may invent names and steps without end.
 constexpr size_t kMaxMetrics = 256;
+constexpr size_t kMaxRejected = 64;
 
 }  // namespace
 
@@ -18,6 +19,7 @@ void NodeState::BeginEpoch(int64_t epoch) {
   shards_.clear();
   metrics_.clear();
   published_.clear();
+  rejected_.clear();
 }
 
 frame::SlotState* NodeState::FindSlot(int32_t rank) {
@@ -27,6 +29,7 @@ frame::SlotState* NodeState::FindSlot(int32_t rank) {
 }
 
 void NodeState::Take(const frame::ShimState& state) {
+  ordered_ = -1;  // it was refused, or lost with the connection
   if (state.epoch < state_.epoch) {
     // A new shim in place of one that died; it knows nothing of the epoch that was.
     state_.reserved_port = state.reserved_port;
@@ -60,6 +63,9 @@ void NodeState::Apply(const frame::Frame& frame) {
     if (shard->epoch == state_.epoch) shards_[shard->shard.rank] = *shard;
   } else if (const auto* published = std::get_if<frame::CheckpointPublished>(&frame)) {
     if (published->epoch == state_.epoch) published_ = {*published};
+  } else if (const auto* rejected = std::get_if<frame::CheckpointRejected>(&frame)) {
+    if (rejected->epoch != state_.epoch || rejected_.size() == kMaxRejected) return;
+    rejected_.emplace(rejected->step, *rejected);
   } else if (const auto* metric = std::get_if<frame::Metric>(&frame)) {
     if (metric->epoch != state_.epoch) return;
     const std::pair<int32_t, std::string> key(metric->rank, metric->name);
@@ -68,6 +74,7 @@ void NodeState::Apply(const frame::Frame& frame) {
 }
 
 void NodeState::ShimDied(int64_t now_ns) {
+  ordered_ = -1;
   for (frame::SlotState& slot : state_.slots) {
     if (!slot.running) continue;
     slot.running = false;
@@ -80,8 +87,19 @@ void NodeState::ShimDied(int64_t now_ns) {
   state_.exchanges.clear();
 }
 
+frame::ShimState NodeState::Told() const {
+  frame::ShimState told = state_;
+  if (ordered_ <= state_.epoch) return told;
+  told.epoch = ordered_;
+  told.gone = false;
+  told.slots.clear();
+  told.exchanges.clear();
+  return told;
+}
+
 std::vector<frame::Frame> NodeState::Retold() const {
   std::vector<frame::Frame> frames;
+  for (const auto& [step, rejected] : rejected_) frames.push_back(rejected);
   for (const auto& [rank, shard] : shards_) frames.push_back(shard);
   for (const auto& published : published_) frames.push_back(published);
   for (const auto& [key, metric] : metrics_) frames.push_back(metric);

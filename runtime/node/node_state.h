@@ -23,10 +23,16 @@ class NodeState {
   void Apply(const frame::Frame& frame);
   // The shim is dead and so is everything below it: workers that ran are lost.
   void ShimDied(int64_t now_ns);
+  // An order to start workers goes to the shim: until it says what became of it, they may live.
+  void Ordered(const frame::StartEpoch& start) { ordered_ = start.epoch; }
 
+  // What the shim told.
   const frame::ShimState& state() const { return state_; }
+  // What a coordinator is told first: the same, unless workers may live that the shim has not
+  // spoken of. Then it is their epoch, not gone, without a word about any of them.
+  frame::ShimState Told() const;
   // What follows the state on a new Join stream, each with the effect of one if told twice:
-  // prepared shards, published checkpoints, metrics.
+  // rejected checkpoints, prepared shards, published checkpoints, metrics.
   std::vector<frame::Frame> Retold() const;
 
  private:
@@ -34,9 +40,11 @@ class NodeState {
   frame::SlotState* FindSlot(int32_t rank);
 
   frame::ShimState state_;
+  int64_t ordered_ = -1;  // the epoch of the newest order that the shim may not have read
   std::map<int32_t, frame::ShardPrepared> shards_;  // newest by rank
   std::map<std::pair<int32_t, std::string>, frame::Metric> metrics_;
-  std::vector<frame::CheckpointPublished> published_;  // newest, at most one
+  std::vector<frame::CheckpointPublished> published_;      // newest, at most one
+  std::map<int64_t, frame::CheckpointRejected> rejected_;  // by step
 };
 
 }  // namespace trainctl

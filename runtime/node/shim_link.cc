@@ -38,8 +38,19 @@ ShimLink::~ShimLink() {
 
 absl::Status ShimLink::Start() {
   ASSIGN_OR_RETURN(const std::string program, FindProgram("train-shim"));
-  ASSIGN_OR_RETURN(const std::vector<Fd> locks,
-                   LockSlots(SlotLockFolder(), place_.gpus, place_.job_id));
+  // A keeper or supervisor that lost the other may still be killing workers, and accept nobody.
+  absl::StatusOr<Fd> only = LockShim(place_.socket + ".lock");
+  if (absl::IsUnavailable(only.status())) {
+    if (!std::exchange(told_of_waiting_, true)) {
+      LogWarning("start the shim of job ", place_.job_id, " later: ", only.status().message());
+    }
+    retry_ = loop_->After(kReconnectDelay, [this] { AdoptOrStart(); });
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(only.status());
+  told_of_waiting_ = false;
+  ASSIGN_OR_RETURN(std::vector<Fd> locks, LockSlots(SlotLockFolder(), place_.gpus, place_.job_id));
+  locks.push_back(*std::move(only));
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
     return ErrnoStatus(errno, "create the connection to the shim");
@@ -68,17 +79,20 @@ absl::Status ShimLink::Start() {
                                    absl::StrCat(far.get()),
                                    "--ready-fd",
                                    absl::StrCat(ready.write.get())};
-  if (!locks.empty()) {
-    argv.push_back("--hold-fds");
-    argv.push_back(absl::StrJoin(
-        locks, ",", [](std::string* out, const Fd& lock) { absl::StrAppend(out, lock.get()); }));
-  }
+  argv.push_back("--hold-fds");
+  argv.push_back(absl::StrJoin(
+      locks, ",", [](std::string* out, const Fd& lock) { absl::StrAppend(out, lock.get()); }));
   ASSIGN_OR_RETURN(Child child, StartProgram(argv, options));
   ours_ = true;
   ready_ = std::move(ready.read);
   WatchProcess(std::move(child.pidfd));
   Connected(std::move(near));
   return absl::OkStatus();
+}
+
+void ShimLink::AdoptOrStart() {
+  if (Adopt().ok()) return;
+  if (const absl::Status status = Start(); !status.ok()) callbacks_.on_dead(status.message());
 }
 
 absl::Status ShimLink::Adopt() {

@@ -45,8 +45,8 @@ class ShimLink {
   ShimLink(const ShimLink&) = delete;
   ShimLink& operator=(const ShimLink&) = delete;
 
-  // Starts a new shim. It is connected from its first instruction on, so nothing waits for it.
-  // RESOURCE_EXHAUSTED: one of the GPUs is in use.
+  // Starts a new shim, as soon as nothing is left of an earlier one. It is connected from its first
+  // instruction on, so nothing waits for it. RESOURCE_EXHAUSTED: one of the GPUs is in use.
   absl::Status Start();
   // Connects to one that lives. UNAVAILABLE if there is none.
   absl::Status Adopt();
@@ -58,6 +58,7 @@ class ShimLink {
   void Connected(Fd socket);
   void Closed(const absl::Status& why);
   void Reconnect();
+  void AdoptOrStart();
   void WatchProcess(Fd pidfd);
   void Died();
 
@@ -71,6 +72,7 @@ class ShimLink {
   std::string death_;
   bool connected_ = false;
   bool ours_ = false;
+  bool told_of_waiting_ = false;
   int refusals_ = 0;  // connections in a row that ended before the shim's state came
   Loop::TimerId retry_{};
 };

@@ -100,4 +100,21 @@ absl::StatusOr<std::vector<Fd>> LockSlots(const std::string& folder,
   return locks;
 }
 
+absl::StatusOr<Fd> LockShim(const std::string& path) {
+  while (true) {
+    Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("open the lock file ", path));
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) < 0) {
+      if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("lock ", path));
+      return absl::UnavailableError(absl::StrCat(path, " is locked by a shim that is ending"));
+    }
+    struct stat opened;
+    struct stat named;
+    if (::fstat(fd.get(), &opened) < 0) return ErrnoStatus(errno, absl::StrCat("look at ", path));
+    const bool there = ::lstat(path.c_str(), &named) == 0;
+    if (there && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) return fd;
+    // Its last holder removed it between our open and our lock.
+  }
+}
+
 }  // namespace trainctl

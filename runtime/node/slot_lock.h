@@ -22,6 +22,11 @@ absl::StatusOr<std::vector<Fd>> LockSlots(const std::string& folder,
                                           const std::vector<std::string>& gpu_uuids,
                                           const std::string& job_id);
 
+// One shim per job and node: held, in the same way, until both its processes have ended, and so
+// until no worker of it is left. UNAVAILABLE: an earlier one is still ending. Whoever holds it may
+// remove the file.
+absl::StatusOr<Fd> LockShim(const std::string& path);
+
 }  // namespace trainctl
 
 #endif  // TRAINCTL_RUNTIME_NODE_SLOT_LOCK_H_

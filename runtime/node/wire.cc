@@ -172,7 +172,7 @@ frame::CommitGranted GrantFrame(const v1::GrantCommit& m, int64_t term) {
 
 v1::NodeMessage StateMessage(const NodeFacts& facts, int slots, const std::string& unfit,
                              const NodeState& known) {
-  const frame::ShimState& state = known.state();
+  const frame::ShimState state = known.Told();
   v1::NodeMessage message;
   v1::NodeState* m = message.mutable_state();
   m->set_node(facts.node);

@@ -91,6 +91,7 @@ absl::StatusOr<SocketFile> SocketFile::Of(const std::string& path) {
 void SocketFile::Remove() const {
   struct stat info;
   if (::lstat(path_.c_str(), &info) == 0 && info.st_dev == device_ && info.st_ino == inode_) {
+    ::unlink(absl::StrCat(path_, ".lock").c_str());  // of whoever started us, and held by us
     ::unlink(path_.c_str());
   }
 }

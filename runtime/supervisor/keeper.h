@@ -15,7 +15,8 @@
 
 namespace trainctl {
 
-// A unix socket's file, removed only while it still is the one that we made.
+// A unix socket's file and the lock that goes with it, removed only while the socket still is the
+// one that we made.
 class SocketFile {
  public:
   static absl::StatusOr<SocketFile> Of(const std::string& path);

@@ -10,9 +10,9 @@ constexpr Duration kLongest = std::chrono::hours(24);
 
 }  // namespace
 
-void Lease::Begin(Instant now, Duration length) {
+void Lease::Begin(Instant asked, Duration length) {
   sent_.clear();
-  until_ = now + length;
+  until_ = asked + length;
 }
 
 void Lease::End() {

@@ -13,8 +13,8 @@ namespace trainctl {
 
 class Lease {
  public:
-  // A new epoch begins with one full lease: StartEpoch itself is the first sign of life.
-  void Begin(Instant now, Duration length);
+  // A new epoch begins with one full lease, counted like all others from when it was asked for.
+  void Begin(Instant asked, Duration length);
   void End();  // no workers are left
 
   // The id of a request that is sent at `now`.

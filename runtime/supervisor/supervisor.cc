@@ -23,6 +23,8 @@ constexpr size_t kBulkInFlight = 256 * 1024;
 constexpr Duration kLongestProgressPause = seconds(1);
 constexpr Duration kFlushPatience = milliseconds(500);
 constexpr Duration kShortestAbandonment = seconds(10);
+// The keeper ends the workers when the lease is over; we do, if it is stopped.
+constexpr Duration kKeeperPatience = milliseconds(100);
 
 bool SameProgress(const frame::Progress& a, const frame::Progress& b) {
   // The loss by its bits: NaN must not count as a change five times a second.
@@ -153,6 +155,7 @@ void Supervisor::WelcomeDaemon(Peer* peer) {
   if (daemon_ != nullptr) DropPeer(daemon_, "a newer daemon took its place");
   peer->role = Role::kDaemon;
   daemon_ = peer;
+  ordered_.reset();  // whoever wants it says so again
   loop_.Cancel(abandoned_timer_);
   SendToDaemon(State());
   gone_sent_ = false;
@@ -274,6 +277,13 @@ void Supervisor::SendLeaseRequest() {
 }
 
 void Supervisor::TellKeeper() {
+  loop_.Cancel(lease_end_timer_);
+  if (lease_.until() != kNever) {
+    lease_end_timer_ = loop_.At(lease_.until() + kKeeperPatience, [this] {
+      if (EpochIsLive())
+        workers_->Stop(Duration(0), "the lease is over, and the keeper does nothing");
+    });
+  }
   const LeaseNote note{lease_.until()};
   // A keeper that is dead shows in its pidfd; one that is stopped and has a full queue still holds
   // an older, shorter lease, which errs on the safe side.

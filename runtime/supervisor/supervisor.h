@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,8 @@ class Supervisor {
   bool OnDaemonFrame(frame::Frame& frame);
   bool TermIsCurrent(int64_t term, absl::string_view what);
   void OnStartEpoch(frame::StartEpoch& start);
+  void StartOrdered();
+  void DropOrder();
   void OnStopEpoch(const frame::StopEpoch& stop);
   void OnLeaseAnswer(const frame::LeaseAnswer& answer);
   void OnPageRequest(const frame::PageRequest& request);
@@ -99,7 +102,10 @@ class Supervisor {
   std::unique_ptr<EpochWorkers> workers_;  // of the current epoch, kept after it is gone
   Records records_;
   Lease lease_;
-  int64_t term_ = 0;  // highest seen
+  std::optional<frame::StartEpoch> ordered_;  // not yet confirmed
+  Instant ordered_at_;                        // when it was asked whether the order still holds
+  uint64_t order_request_ = 0;                // by which it was asked
+  int64_t term_ = 0;                          // highest seen
   uint64_t refused_ = 0;
   PortHold port_;       // of the current epoch
   PortHold next_port_;  // of the next
@@ -108,6 +114,7 @@ class Supervisor {
   std::vector<frame::Progress> last_progress_;  // by slot
   Loop::TimerId progress_timer_{};
   Loop::TimerId lease_timer_{};
+  Loop::TimerId lease_end_timer_{};
   Loop::TimerId abandoned_timer_{};
 };
 

@@ -66,6 +66,17 @@ void Supervisor::OnStartEpoch(frame::StartEpoch& start) {
                                : "it is malformed");
     return SendToDaemon(State());
   }
+  // The order may have been on its way for long, and the job without this node since. Nothing is
+  // started before the coordinator says that it still holds.
+  if (ordered_.has_value() && ordered_->epoch == start.epoch) return;
+  ordered_ = std::move(start);
+  ordered_at_ = Now();
+  order_request_ = lease_.Request(ordered_at_);
+  SendToDaemon(frame::LeaseRequest{order_request_});
+}
+
+void Supervisor::StartOrdered() {
+  frame::StartEpoch start = *std::exchange(ordered_, std::nullopt);
   std::vector<Peer*> old_workers;
   for (const auto& [peer, owned] : peers_) {
     if (peer->role == Role::kWorker) old_workers.push_back(peer);
@@ -81,7 +92,7 @@ void Supervisor::OnStartEpoch(frame::StartEpoch& start) {
   } else {
     LogWarning(port.status().message());
   }
-  lease_.Begin(Now(), kept_.options.lease);
+  lease_.Begin(ordered_at_, kept_.options.lease);
   TellKeeper();
   // The old workers go first: they refer to streams that the forwarder may now close.
   workers_.reset();
@@ -96,8 +107,15 @@ void Supervisor::OnStartEpoch(frame::StartEpoch& start) {
   workers_->Reap();
 }
 
+void Supervisor::DropOrder() {
+  LogInfo("epoch ", ordered_->epoch, " is not started: it is over");
+  ordered_.reset();
+  SendToDaemon(State());
+}
+
 void Supervisor::OnStopEpoch(const frame::StopEpoch& stop) {
   if (!TermIsCurrent(stop.term, "StopEpoch")) return;
+  if (ordered_.has_value() && ordered_->epoch == stop.epoch) return DropOrder();
   if (workers_ == nullptr || workers_->epoch() != stop.epoch) {
     LogInfo("StopEpoch ", stop.epoch, " is not about the current epoch");
     return;
@@ -110,7 +128,11 @@ void Supervisor::OnStopEpoch(const frame::StopEpoch& stop) {
 }
 
 void Supervisor::OnLeaseAnswer(const frame::LeaseAnswer& answer) {
-  if (!TermIsCurrent(answer.term, "LeaseAnswer") || !EpochIsLive()) return;
+  if (!TermIsCurrent(answer.term, "LeaseAnswer")) return;
+  if (ordered_.has_value() && answer.request_id >= order_request_) {
+    return answer.granted ? StartOrdered() : DropOrder();
+  }
+  if (!EpochIsLive()) return;
   if (!answer.granted) return workers_->Stop(Duration(0), "the lease of its node was refused");
   if (lease_.Grant(answer.request_id, Duration(answer.lease_ns))) TellKeeper();
 }

@@ -112,6 +112,18 @@ TEST_F(ShimDeath, AStoppedSupervisorIsKilledWhenItsLeaseEnds) {
   ExpectEnd(3);
 }
 
+TEST_F(ShimDeath, AStoppedKeeperCannotKeepWorkersAliveBeyondTheLease) {
+  StartShim(2, "1s");
+  Peer daemon = ConnectDaemon();
+  StartEscapers(daemon);
+  ::kill(keeper_, SIGSTOP);
+  daemon.Await<EpochGone>();
+  EXPECT_THAT(MarkedProcesses(), ElementsAre());
+  ::kill(keeper_, SIGKILL);
+  EXPECT_TRUE(daemon.AwaitEnd());
+  WaitForShimExit();
+}
+
 TEST_F(ShimDeath, AStoppedSupervisorWakesWhenItsKeeperIsKilled) {
   StartShim(2);
   Peer daemon = ConnectDaemon();

@@ -53,7 +53,37 @@ Peer::Peer(const std::string& socket, const frame::Hello& hello) {
   Send(hello);
 }
 
-void Peer::Send(const frame::Frame& frame) { SendBytes(frame::Encode(frame)); }
+void Peer::Send(const frame::Frame& frame) {
+  SendBytes(frame::Encode(frame));
+  if (const auto* start = std::get_if<frame::StartEpoch>(&frame); start && confirms) {
+    Confirm(start->term);
+  }
+}
+
+void Peer::Confirm(int64_t term) {
+  while (std::optional<frame::Frame> frame = Receive()) {
+    if (const auto* request = std::get_if<frame::LeaseRequest>(&*frame)) {
+      const int64_t length = Duration(std::chrono::hours(1)).count();
+      return SendBytes(frame::Encode(frame::LeaseAnswer{request->request_id, term, true, length}));
+    }
+    early_.push_back(*frame);
+    // Refused, or told again.
+    const bool refused = std::holds_alternative<frame::ShimState>(*frame) && ++states_ > 1;
+    if (refused || std::holds_alternative<frame::EpochStarted>(*frame)) return;
+  }
+}
+
+std::optional<frame::Frame> Peer::Next() {
+  if (early_.empty()) {
+    std::optional<frame::Frame> frame = Receive();
+    if (!frame.has_value()) return frame;
+    if (std::holds_alternative<frame::ShimState>(*frame)) ++states_;
+    early_.push_back(*std::move(frame));
+  }
+  seen_.push_back(std::move(early_.front()));
+  early_.pop_front();
+  return seen_.back();
+}
 
 void Peer::AskForOutput(int64_t epoch, int workers, uint64_t offset) {
   for (int rank = 0; rank < workers; ++rank) {
@@ -73,7 +103,7 @@ void Peer::SendBytes(const std::string& bytes) {
   }
 }
 
-std::optional<frame::Frame> Peer::Next() {
+std::optional<frame::Frame> Peer::Receive() {
   const Instant until = Now() + deadline;
   for (;;) {
     auto frame = decoder_.Next();
@@ -90,7 +120,6 @@ std::optional<frame::Frame> Peer::Next() {
         EXPECT_EQ(output->offset, first + bytes.size()) << "output lost or doubled";
         bytes += output->bytes;
       }
-      seen_.push_back(**frame);
       return **frame;
     }
     pollfd wait{socket_.get(), POLLIN, 0};

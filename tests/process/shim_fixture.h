@@ -45,7 +45,9 @@ class Peer {
   Peer(const std::string& socket, const frame::Hello& hello);
   explicit Peer(Fd socket) : socket_(std::move(socket)) {}
 
+  // After StartEpoch also what a daemon does then: it passes on that the order still holds.
   void Send(const frame::Frame& frame);
+  bool confirms = true;
   // All of both streams of ranks 0 … workers-1 from `offset` on.
   void AskForOutput(int64_t epoch, int workers, uint64_t offset = 0);
   void SendBytes(const std::string& bytes);
@@ -76,8 +78,13 @@ class Peer {
   uint64_t output_bytes = 0;
 
  private:
+  void Confirm(int64_t term);
+  std::optional<frame::Frame> Receive();
+
   Fd socket_;
   frame::Decoder decoder_;
+  std::deque<frame::Frame> early_;  // came before the confirmation
+  int states_ = 0;                  // ShimStates so far
   std::vector<frame::Frame> seen_;
   std::map<std::pair<int32_t, int>, std::pair<uint64_t, std::string>>
       output_;  // first offset, bytes

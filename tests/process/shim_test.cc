@@ -23,6 +23,8 @@ namespace {
 using frame::EpochGone;
 using frame::EpochStarted;
 using frame::Exit;
+using frame::LeaseAnswer;
+using frame::LeaseRequest;
 using frame::ShimState;
 using frame::StopEpoch;
 using frame::WorkerExited;
@@ -288,11 +290,35 @@ TEST_F(Shim, RefusesLowerTermsAndOldEpochs) {
   EXPECT_FALSE(state.gone);
   daemon.Send(StopEpoch{6, 3, 0});
   daemon.Await<EpochGone>();
+  daemon.confirms = false;
   daemon.Send(next);  // its term is now old
+  daemon.confirms = true;
   frame::StartEpoch last = Scripts(5, {"exit 0"});
   last.term = 6;
   daemon.Send(last);
   EXPECT_EQ(daemon.Await<EpochStarted>().epoch, 5);
+  daemon.Await<EpochGone>();
+}
+
+TEST_F(Shim, StartsNothingBeforeTheOrderIsConfirmed) {
+  StartShim(1);
+  Peer daemon = ConnectDaemon();
+  daemon.confirms = false;
+  const auto no_epoch = [](const ShimState& s) { return s.epoch == -1; };
+  daemon.Await<ShimState>(no_epoch);
+  daemon.Send(Scripts(0, {kForever}));
+  daemon.Send(LeaseAnswer{daemon.Await<LeaseRequest>().request_id, 1, false, 0});
+  daemon.Await<ShimState>(no_epoch);
+  daemon.Send(Scripts(0, {kForever}));
+  const uint64_t late = daemon.Await<LeaseRequest>().request_id;
+  daemon.Send(StopEpoch{1, 0, 0});
+  daemon.Await<ShimState>(no_epoch);
+  daemon.Send(LeaseAnswer{late, 1, true, Duration(seconds(10)).count()});
+  daemon.Send(Scripts(1, {"exit 0"}));
+  const uint64_t asked = daemon.Await<LeaseRequest>().request_id;
+  EXPECT_THAT(MarkedProcesses(), ElementsAre());
+  daemon.Send(LeaseAnswer{asked, 1, true, Duration(seconds(10)).count()});
+  EXPECT_EQ(daemon.Await<EpochStarted>().epoch, 1);
   daemon.Await<EpochGone>();
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/journal_format.h"
 #include "runtime/base/file.h"
 
 namespace trainctl {
@@ -147,6 +148,19 @@ TEST_F(JournalTest, ZerosAfterTheEndAreAnUnfinishedWrite) {
   ASSERT_TRUE(journal.ok()) << journal.status();
   EXPECT_EQ(journal->records().size(), 4u);
   EXPECT_EQ(journal->cut(), 4096u);
+}
+
+TEST_F(JournalTest, ABeginningOfTheHeaderAndZerosAreAnUnfinishedWrite) {
+  const std::string header = JournalHeader();
+  for (size_t written = 0; written < header.size(); ++written) {
+    for (const size_t zeros : {0, 1, 16, 4096}) {
+      Overwrite(header.substr(0, written) + std::string(zeros, '\0'));
+      auto journal = Journal::Open(path_);
+      ASSERT_TRUE(journal.ok()) << written << " and " << zeros << ": " << journal.status();
+      EXPECT_TRUE(journal->records().empty());
+      EXPECT_EQ(Contents(), header);
+    }
+  }
 }
 
 TEST_F(JournalTest, RefusesOtherFilesAndNewerVersions) {

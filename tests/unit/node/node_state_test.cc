@@ -13,7 +13,8 @@ frame::EpochStarted Started(int64_t epoch) {
   frame::EpochStarted started;
   started.epoch = epoch;
   started.reserved_port = 4000;
-  for (const int rank : {0, 1}) started.slots.push_back({rank, rank, 100 + rank, true, {}, 0, {}, {}});
+  for (const int rank : {0, 1})
+    started.slots.push_back({rank, rank, 100 + rank, true, {}, 0, {}, {}});
   return started;
 }
 
@@ -86,6 +87,40 @@ TEST(NodeState, WorkersOfADeadShimAreLostAndItsNewShimKeepsThemSo) {
   EXPECT_THAT(state.state().slots, SizeIs(2));
 }
 
+frame::StartEpoch Order(int64_t epoch) {
+  frame::StartEpoch start;
+  start.epoch = epoch;
+  return start;
+}
+
+TEST(NodeState, WorkersMayLiveOnceTheOrderToStartThemWasPassedOn) {
+  NodeState state;
+  state.Apply(Started(1));
+  state.Apply(frame::EpochGone{1});
+  state.Ordered(Order(2));
+  EXPECT_EQ(state.Told().epoch, 2);
+  EXPECT_FALSE(state.Told().gone);
+  EXPECT_THAT(state.Told().slots, IsEmpty());
+  state.Apply(Started(2));
+  EXPECT_THAT(state.Told().slots, SizeIs(2));
+  state.Apply(frame::EpochGone{2});
+  EXPECT_TRUE(state.Told().gone);
+}
+
+TEST(NodeState, AnOrderThatIsRefusedOrDiesWithItsShimStartedNothing) {
+  NodeState state;
+  state.Apply(Started(1));
+  frame::ShimState refused = state.state();
+  state.Ordered(Order(2));
+  state.Take(refused);
+  EXPECT_EQ(state.Told().epoch, 1);
+  EXPECT_FALSE(state.Told().gone);
+  state.Ordered(Order(2));
+  state.ShimDied(7);
+  EXPECT_EQ(state.Told().epoch, 1);
+  EXPECT_TRUE(state.Told().gone);
+}
+
 TEST(NodeState, TellsTheNewestShardAndMetricAgain) {
   NodeState state;
   state.Apply(Started(0));
@@ -97,6 +132,20 @@ TEST(NodeState, TellsTheNewestShardAndMetricAgain) {
   ASSERT_THAT(retold, SizeIs(2));
   EXPECT_EQ(std::get<frame::ShardPrepared>(retold[0]).step, 20);
   EXPECT_EQ(std::get<frame::Metric>(retold[1]).value, 0.2);
+}
+
+TEST(NodeState, TellsOfDamagedCheckpointsAgainBeforeWhatWasWrittenSince) {
+  NodeState state;
+  state.Apply(Started(0));
+  state.Apply(frame::CheckpointRejected{0, 10, "digest differs"});
+  state.Apply(frame::CheckpointRejected{0, 10, "digest differs"});
+  state.Apply(frame::CheckpointPublished{0, 10});
+  const auto retold = state.Retold();
+  ASSERT_THAT(retold, SizeIs(2));
+  EXPECT_EQ(std::get<frame::CheckpointRejected>(retold[0]).step, 10);
+  EXPECT_EQ(std::get<frame::CheckpointPublished>(retold[1]).step, 10);
+  state.Apply(Started(1));
+  EXPECT_THAT(state.Retold(), IsEmpty());
 }
 
 TEST(NodeState, AWorkerThatInventsMetricsCannotFillTheMemory) {

@@ -71,6 +71,25 @@ TEST(SlotLock, RefusesANameThatIsNoUuid) {
   }
 }
 
+TEST(SlotLock, AShimIsAloneUntilTheLastProcessThatHoldsItsLockHasEnded) {
+  const Scratch scratch;
+  const std::string path = scratch.File("job.lock");
+  absl::StatusOr<Fd> first = LockShim(path);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const Fd inherited(::dup(first->get()));
+  first->Close();
+  EXPECT_EQ(LockShim(path).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(SlotLock, AShimsLockFileMayBeRemovedByItsHolder) {
+  const Scratch scratch;
+  const std::string path = scratch.File("job.lock");
+  absl::StatusOr<Fd> first = LockShim(path);
+  ASSERT_TRUE(first.ok());
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  EXPECT_TRUE(LockShim(path).ok());
+}
+
 TEST(SlotLock, WorkersWithoutAGpuNeedNoLock) {
   const Scratch scratch;
   const auto locks = LockSlots(scratch.File("locks"), {}, "job1");

@@ -75,6 +75,25 @@ TEST(CheckpointLedger, ADamagedStepIsNoRecoveryPointUntilWrittenAnew) {
   EXPECT_EQ(ledger.recovery_point(), Step(20));
 }
 
+TEST(CheckpointLedger, RemembersAStepThatWasWrittenAnewAfterDamage) {
+  CheckpointLedger ledger(3);
+  ledger.RememberCommitted(Step(20));
+  ledger.Damaged(Step(20));
+  ledger.RememberCommitted(Step(20));
+  ledger.Found({Step(20)});
+  EXPECT_EQ(ledger.recovery_point(), Step(20));
+}
+
+TEST(CheckpointLedger, WhereAnEpochBeganNothingNewerWasThere) {
+  CheckpointLedger ledger(3);
+  ledger.RememberCommitted(Step(10));
+  ledger.RememberCommitted(Step(20));
+  ledger.RememberRecoveryPoint(Step(10));
+  EXPECT_EQ(ledger.recovery_point(), Step(10));
+  ledger.RememberRecoveryPoint(Step(-1));
+  EXPECT_EQ(ledger.recovery_point(), Step(-1));
+}
+
 TEST(CheckpointLedger, TrustsTheFolderOverItsMemory) {
   CheckpointLedger ledger(3);
   ledger.Committed(Step(10));
