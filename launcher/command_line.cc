@@ -39,7 +39,7 @@ void AddTorchFlags(CLI::App* app, LaunchFlags* f) {
   TorchFlag(app, "--nproc-per-node", &f->nproc_per_node, "PET_NPROC_PER_NODE", "N|gpu|cpu|auto",
             "Workers on each node (default 1)");
   TorchFlag(app, "--nnodes", &f->nnodes, "PET_NNODES", "N|MIN:MAX",
-            "Number of nodes; this version runs a job on one node (default 1)");
+            "Number of nodes (default 1, or the scheduler's or the list's)");
   TorchFlag(app, "--max-restarts", &f->max_restarts, "PET_MAX_RESTARTS", "N",
             "Restarts for the program's own failures (default 0; 3 for the built-in trainer)");
   TorchSwitch(app, "-m,--module", &f->module, "PET_MODULE",
@@ -57,22 +57,28 @@ void AddTorchFlags(CLI::App* app, LaunchFlags* f) {
   TorchFlag(app, "--local-ranks-filter", &f->local_ranks_filter, "PET_LOCAL_RANKS_FILTER", "LIST",
             "Show here only the output of these local ranks");
   TorchSwitch(app, "--standalone", &f->standalone, "PET_STANDALONE",
-              "One node; what happens anyway");
-  TorchFlag(app, "--node-rank", &f->node_rank, "PET_NODE_RANK", "N", "0 on one node");
+              "One node, whatever a scheduler says");
+  TorchFlag(app, "--node-rank", &f->node_rank, "PET_NODE_RANK", "N",
+            "Which of the nodes this is; 0 coordinates (default: the scheduler's, or any)");
   TorchFlag(app, "--master-addr", &f->master_addr, "PET_MASTER_ADDR", "ADDR",
-            "Accepted; on one node workers always meet on the loopback interface");
-  TorchFlag(app, "--master-port", &f->master_port, "PET_MASTER_PORT", "PORT",
-            "Accepted; workers get a fresh port in every epoch");
+            "Node 0's name or address, if --rdzv-endpoint is not given");
+  TorchFlag(
+      app, "--master-port", &f->master_port, "PET_MASTER_PORT", "PORT",
+      "Where node 0 coordinates, with --master-addr (default 29500); workers get a fresh port "
+      "in every epoch");
   TorchFlag(app, "--rdzv-backend", &f->rdzv_backend, "PET_RDZV_BACKEND", "NAME",
             "Accepted; one rendezvous serves them all");
   TorchFlag(app, "--rdzv-endpoint", &f->rdzv_endpoint, "PET_RDZV_ENDPOINT", "HOST:PORT",
-            "Accepted; not needed on one node");
-  TorchFlag(app, "--rdzv-id", &f->rdzv_id, "PET_RDZV_ID", "ID",
-            "The job's name, if --name is not given");
-  TorchFlag(app, "--rdzv-conf", &f->rdzv_conf, "PET_RDZV_CONF", "K=V,…",
-            "join_timeout=SECONDS counts as --join-timeout; the rest is not needed");
+            "Where node 0 coordinates, the same on every node (default port 29400)");
+  TorchFlag(
+      app, "--rdzv-id", &f->rdzv_id, "PET_RDZV_ID", "ID",
+      "The job's name, if --name is not given; commands with different ids never join one job");
+  TorchFlag(
+      app, "--rdzv-conf", &f->rdzv_conf, "PET_RDZV_CONF", "K=V,…",
+      "join_timeout=SECONDS counts as --join-timeout, is_host=0|1 says who coordinates; the rest "
+      "is not needed");
   TorchFlag(app, "--local-addr", &f->local_addr, "PET_LOCAL_ADDR", "ADDR",
-            "Accepted; not needed on one node");
+            "Address of this node to tell to the others (default: all it has; they choose)");
   TorchFlag(app, "--monitor-interval", &f->monitor_interval, "PET_MONITOR_INTERVAL", "SECONDS",
             "Accepted; a worker's end is seen at once");
   TorchFlag(app, "--start-method", &f->start_method, "PET_START_METHOD", "spawn|fork|forkserver",
@@ -111,6 +117,26 @@ void AddOwnLaunchFlags(CLI::App* app, LaunchFlags* f, bool stays) {
                 "End with the first failing worker's own exit code instead of 1");
   app->add_flag("--requeue-status", f->requeue_status,
                 "End with 75 (preempted, run again) or 93 (a requeue cannot mend it)");
+  app->option_defaults()->group("Several nodes");
+  Flag(app, "--nodes", &f->nodes, "LIST|FILE",
+       "Nodes whose daemons run: n[1-4,7], or a file with one on a line, each with :SLOTS if need "
+       "be");
+  Flag(
+      app, "--spares", &f->spares, "N",
+      "Nodes beyond --nnodes that may wait to take a lost one's place (default: those that --nodes "
+      "has more)");
+  Flag(app, "--node-name", &f->node_name, "NAME",
+       "Name of this node in the job (default: the machine's)");
+  Flag(app, "--daemon-port", &f->daemon_port, "PORT",
+       "Where the daemons of --nodes listen (default 7676)");
+  Flag(app, "--key", &f->key, "FILE",
+       "Cluster key by which nodes know each other (default: root's "
+       "/etc/trainctl/cluster.key, else your own, made at first use)");
+  Flag(app, "--tls-cert", &f->tls_cert, "FILE",
+       "Certificate of this node, instead of a cluster key");
+  Flag(app, "--tls-key", &f->tls_key, "FILE", "Its private key");
+  Flag(app, "--tls-ca", &f->tls_ca, "FILE",
+       "Whoever has a certificate from here is a node of ours");
   app->option_defaults()->group("This command");
   Flag(app, "--daemon", &f->daemon, "ADDR",
        "Socket of the daemon to use (default: yours, the system's, or a private one)");

@@ -22,6 +22,7 @@ struct LaunchFlags {
   std::optional<std::string> lease, grace, join_timeout, orphan_timeout;
   std::optional<std::string> checkpoint_dir, checkpoint_every, plan;
   std::optional<std::string> name, daemon, local_rank_arg;
+  std::optional<std::string> nodes, spares, node_name, daemon_port, tls_cert, tls_key, tls_ca, key;
   bool standalone = false;
   bool module = false;
   bool no_python = false;

@@ -1,6 +1,8 @@
 // train-coordinator: coordinates one job. Started by traind, never by hand.
 #include <CLI/CLI.hpp>
 
+#include <sys/resource.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -10,20 +12,54 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/driver.h"
+#include "launcher/inviter.h"
 #include "launcher/job_service.h"
 #include "runtime/base/file.h"
 #include "runtime/base/flags.h"
 #include "runtime/base/log.h"
 #include "runtime/base/loop.h"
+#include "runtime/base/network.h"
 #include "runtime/base/places.h"
 #include "runtime/base/program.h"
 #include "runtime/base/status.h"
+#include "runtime/rpc/tcp_listener.h"
 #include "runtime/rpc/unix_listener.h"
+#include "runtime/security/tls_files.h"
 
 namespace trainctl {
 namespace {
+
+// The port is chosen once in a job's life: its nodes come back to it.
+std::string PortPath(const std::string& job_folder) { return JoinPath(job_folder, "port"); }
+
+absl::StatusOr<std::unique_ptr<TcpListener>> ListenForNodes(Loop* loop, const JobSpec& spec,
+                                                            grpc::Service* service) {
+  ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(spec.listen, 0));
+  if (const auto port = ReadFile(PortPath(spec.job_folder), 16); port.ok()) {
+    if (!absl::SimpleAtoi(*port, &endpoint.port)) {
+      return absl::DataLossError(absl::StrCat(PortPath(spec.job_folder), " holds no port"));
+    }
+  }
+  ASSIGN_OR_RETURN(
+      const TlsIdentity identity,
+      LoadIdentity({spec.key_file, spec.tls_certificate, spec.tls_private_key, spec.tls_authority},
+                   PeerName::Node(spec.head), kNodeValidity));
+  ASSIGN_OR_RETURN(std::unique_ptr<TcpListener> listener,
+                   TcpListener::Listen(loop, endpoint, identity, {service}));
+  RETURN_IF_ERROR(WriteFileAtomically(PortPath(spec.job_folder), absl::StrCat(listener->port())));
+  return listener;
+}
+
+// Every node is a connection, and this process starts no other that would inherit the limit.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 absl::StatusOr<int> Run(const std::string& job_folder, const std::string& socket, int ready_fd) {
   RETURN_IF_ERROR(MakePrivateFolder(FolderOf(socket)));
@@ -32,10 +68,26 @@ absl::StatusOr<int> Run(const std::string& job_folder, const std::string& socket
   JobServiceImpl service(&loop, driver.get());
   ASSIGN_OR_RETURN(std::unique_ptr<UnixListener> listener,
                    UnixListener::Listen(&loop, socket, {&service}));
+  std::unique_ptr<TcpListener> node_listener;
+  std::unique_ptr<Inviter> inviter;
+  const JobSpec& spec = driver->spec();
+  if (!spec.listen.empty()) {
+    RaiseDescriptorLimit();
+    ASSIGN_OR_RETURN(node_listener, ListenForNodes(&loop, spec, &service));
+    if (spec.daemon_port != 0) {
+      ASSIGN_OR_RETURN(inviter, Inviter::Begin(&loop, spec, node_listener->port(),
+                                               [&driver] { return driver->NodesAway(); }));
+    }
+  }
   TellReady(ready_fd, absl::OkStatus());
-  driver->Begin({[&listener] { listener->Close(); }, [&loop] { loop.Quit(0); }});
+  const auto accept_nobody = [&] {
+    listener->Close();
+    if (node_listener != nullptr) node_listener->Close();
+    inviter.reset();
+  };
+  driver->Begin({accept_nobody, [&loop] { loop.Quit(0); }});
   const int status = loop.Run();
-  listener->Close();
+  accept_nobody();
   // Everybody has been told; what is left is memory.
   std::fflush(nullptr);
   std::_Exit(status);

@@ -206,6 +206,7 @@ void Driver::Do(const ProbeAddress& action) {
   v1::ProbeAddresses* probe = order.mutable_probe();
   probe->set_probe(action.probe);
   probe->set_patience_ns(action.patience.count());
+  probe->set_machine(action.machine);
   for (const ProbeAddress::Target& target : action.targets) {
     v1::ProbeAddresses::Target* out = probe->add_targets();
     out->set_address(target.address);
@@ -360,6 +361,37 @@ v1::JobState Driver::State() const {
   description.detached = spec_.orphan_timeout < Duration(0);
   for (const auto& [rank, worker] : workers_) description.workers.push_back(worker);
   return ToProto(description);
+}
+
+absl::StatusOr<v1::EnlistReply> Driver::Enlist(const v1::EnlistRequest& request) const {
+  const auto refuse = [this](absl::string_view why) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", spec_.job_id, " coordinates at ", spec_.listen, ", and ", why));
+  };
+  if (outcome_.has_value()) return refuse("it is over");
+  if (request.claim() != spec_.claim) {
+    return refuse(absl::StrCat("it is ", spec_.claim, ", not ", request.claim().substr(0, 200),
+                               ": give each job an endpoint of its own"));
+  }
+  if (request.min_nodes() != spec_.min_nodes || request.max_nodes() != spec_.max_nodes) {
+    return refuse(absl::StrCat("it has --nnodes ", spec_.min_nodes, ":", spec_.max_nodes,
+                               ", this command says ", request.min_nodes(), ":",
+                               request.max_nodes(), "; give the same on every node"));
+  }
+  v1::EnlistReply reply;
+  reply.set_job_id(spec_.job_id);
+  reply.set_head(spec_.head);
+  reply.set_lease_ns(spec_.lease.count());
+  reply.set_orphan_timeout_ns(spec_.orphan_timeout.count());
+  return reply;
+}
+
+std::vector<std::string> Driver::NodesAway() const {
+  std::vector<std::string> away;
+  for (const std::string& node : spec_.nodes) {
+    if (!nodes_.Has(node)) away.push_back(node);
+  }
+  return away;
 }
 
 void Driver::Stop(const StopAsked& order) { Tell(order); }

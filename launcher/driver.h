@@ -36,13 +36,20 @@ class Driver {
     std::function<void()> on_told;  // everybody is being told of the end: accept nobody any more
     std::function<void()> on_over;  // they have been told; the process may end
   };
+  const JobSpec& spec() const { return spec_; }
   // Begins the job or goes on with it.
   void Begin(Callbacks callbacks);
 
   // From the service.
-  void AddNode(NodeStream* stream) { nodes_.Add(stream); }
+  void AddNode(NodeStream* stream, std::optional<PeerName> caller) {
+    nodes_.Add(stream, std::move(caller));
+  }
+  // FAILED_PRECONDITION: the caller means another job than this one, or comes too late.
+  absl::StatusOr<v1::EnlistReply> Enlist(const v1::EnlistRequest& request) const;
   void AddWatcher(WatchFeed* feed, const v1::WatchRequest& request);
   v1::JobState State() const;
+  // Of spec.nodes, those without a stream.
+  std::vector<std::string> NodesAway() const;
   void Stop(const StopAsked& order);
   absl::Status Signal(int signo);
 

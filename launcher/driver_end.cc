@@ -91,7 +91,9 @@ void Driver::ArmDrainTimer() {
 
 void Driver::TellFinished() {
   v1::NodeOrder release;
-  release.mutable_release();
+  release.mutable_release()->set_outcome(OutcomeName(outcome_->kind));
+  release.mutable_release()->set_exit_status(outcome_->exit_status);
+  release.mutable_release()->set_reason(ValidUtf8(outcome_->reason));
   for (const std::string& node : std::exchange(to_release_, {})) nodes_.Send(node, release);
   if (std::exchange(told_finished_, true)) return;
 

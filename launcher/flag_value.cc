@@ -65,8 +65,8 @@ absl::StatusOr<std::pair<int, int>> ParseNodeCount(absl::string_view text) {
   int min = 0;
   int max = 0;
   if (parts.size() > 2 || !absl::SimpleAtoi(parts.front(), &min) ||
-      !absl::SimpleAtoi(parts.back(), &max) || min < 1 || max < min) {
-    return Expected(text, "a number of nodes N, or MIN:MAX");
+      !absl::SimpleAtoi(parts.back(), &max) || min < 1 || max < min || max > kMaxNodes) {
+    return Expected(text, absl::StrCat("a number of nodes N, or MIN:MAX, up to ", kMaxNodes));
   }
   return std::make_pair(min, max);
 }

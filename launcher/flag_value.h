@@ -16,6 +16,7 @@
 namespace trainctl {
 
 inline constexpr int kMaxWorkersPerNode = 4096;
+inline constexpr int kMaxNodes = 16384;
 
 // "500ms", "10s", "5m", "2h"; a bare number is seconds. Not negative.
 absl::StatusOr<Duration> ParseDuration(absl::string_view text);

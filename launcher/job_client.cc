@@ -225,7 +225,7 @@ void AskToStop(Loop* loop, const std::string& socket_path, const StopAsked& orde
 }
 
 struct JobClient::Channel {
-  std::string socket_path;
+  ServiceAddress address;
 
   // One call on a fresh connection: the coordinator may have been replaced since the last one.
   template <typename Request, typename Response>
@@ -236,7 +236,7 @@ struct JobClient::Channel {
     for (Duration backoff = milliseconds(10);; backoff *= 2) {
       absl::Status status;
       int pid = 0;
-      if (absl::StatusOr<DialledChannel> dialled = DialUnix(socket_path); dialled.ok()) {
+      if (absl::StatusOr<DialledChannel> dialled = Dial(address); dialled.ok()) {
         pid = dialled->pid;
         const auto stub = v1::JobService::NewStub(dialled->channel);
         grpc::ClientContext context;
@@ -246,7 +246,7 @@ struct JobClient::Channel {
         status = dialled.status();
       }
       if (absl::IsDeadlineExceeded(status)) {
-        return absl::DeadlineExceededError(NotAnswering(socket_path, pid, timeout));
+        return absl::DeadlineExceededError(NotAnswering(address.ToString(), pid, timeout));
       }
       const bool again =
           absl::IsUnavailable(status) && Now() + backoff < give_up && backoff < milliseconds(300);
@@ -258,7 +258,9 @@ struct JobClient::Channel {
 };
 
 JobClient::JobClient(const std::string& socket_path)
-    : channel_(std::make_unique<Channel>(Channel{socket_path})) {}
+    : JobClient(ServiceAddress::Unix(socket_path)) {}
+JobClient::JobClient(ServiceAddress coordinator)
+    : channel_(std::make_unique<Channel>(Channel{std::move(coordinator)})) {}
 JobClient::~JobClient() = default;
 
 absl::StatusOr<JobDescription> JobClient::Describe(Duration timeout) {

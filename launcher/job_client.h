@@ -18,6 +18,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/time.h"
+#include "runtime/rpc/channel.h"
 
 namespace trainctl {
 
@@ -111,6 +112,7 @@ void AskToStop(Loop* loop, const std::string& socket_path, const StopAsked& orde
 class JobClient {
  public:
   explicit JobClient(const std::string& socket_path);
+  explicit JobClient(ServiceAddress coordinator);
   ~JobClient();
 
   absl::StatusOr<JobDescription> Describe(Duration timeout = seconds(5));

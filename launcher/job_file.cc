@@ -146,11 +146,19 @@ std::string ReadTrain(YamlReader train) {
 }
 
 void ReadNodes(YamlReader nodes, JobFile* job) {
-  for (const char* key : {"min", "max"}) {
-    if (nodes.Integer(key, 1, kMost).value_or(1) != 1) {
-      nodes.Problem(key, "must be 1: this version runs a job on one node only");
-    }
+  const std::optional<int64_t> min = nodes.Integer("min", 1, kMaxNodes);
+  const std::optional<int64_t> max = nodes.Integer("max", 1, kMaxNodes);
+  if (min.has_value() && max.has_value() && *max < *min) {
+    nodes.Problem("max", "must not be less than min");
   }
+  if (min.has_value() || max.has_value()) {
+    job->nnodes =
+        absl::StrCat(min.value_or(*std::max(min, max)), ":", max.value_or(min.value_or(1)));
+  }
+  if (const std::optional<int64_t> spares = nodes.Integer("spares", 0, kMaxNodes)) {
+    job->spares = absl::StrCat(*spares);
+  }
+  job->hosts = nodes.Text("hosts");
   job->workers = nodes.Text("workers");
   nodes.RefuseUnknownKeys();
 }

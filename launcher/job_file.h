@@ -17,6 +17,9 @@ namespace trainctl {
 struct JobFile {
   std::optional<std::string> name;
   std::optional<std::string> workers;  // as --nproc-per-node
+  std::optional<std::string> hosts;    // as --nodes
+  std::optional<std::string> nnodes;   // as --nnodes
+  std::optional<std::string> spares;   // as --spares
   std::vector<std::string> command;    // empty: the built-in trainer with `train`
   // The trainer's configuration as JSON text, with the keys of the job file; empty without `train`.
   // Still lacks checkpoint and plan, which flags may override.

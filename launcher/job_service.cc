@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/rpc/reply.h"
+#include "runtime/rpc/tls.h"
 
 namespace trainctl {
 namespace {
@@ -16,9 +17,12 @@ constexpr size_t kMaxNameBytes = 200;  // who asked for a stop
 }  // namespace
 
 grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeOrder>* JobServiceImpl::Join(
-    grpc::CallbackServerContext*) {
+    grpc::CallbackServerContext* context) {
   auto* stream = new NodeStream(loop_);
-  loop_->Post([this, stream] { driver_->AddNode(stream); });
+  loop_->Post([this, stream, caller = CallerOf(*context)] {
+    if (!caller.ok()) return stream->Finish(caller.status());
+    driver_->AddNode(stream, *caller);
+  });
   return stream;
 }
 
@@ -35,6 +39,18 @@ grpc::ServerUnaryReactor* JobServiceImpl::Describe(grpc::CallbackServerContext* 
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   loop_->Post([this, reply = Reply<v1::JobState>(reactor, response)]() mutable {
     reply.Send(driver_->State());
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::Enlist(grpc::CallbackServerContext* context,
+                                                 const v1::EnlistRequest* request,
+                                                 v1::EnlistReply* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([this, request, reply = Reply<v1::EnlistReply>(reactor, response)]() mutable {
+    absl::StatusOr<v1::EnlistReply> answer = driver_->Enlist(*request);
+    if (!answer.ok()) return reply.Fail(answer.status());
+    reply.Send(*std::move(answer));
   });
   return reactor;
 }

@@ -20,6 +20,9 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
                                      const v1::DescribeRequest* request,
                                      v1::JobState* response) override;
+  grpc::ServerUnaryReactor* Enlist(grpc::CallbackServerContext* context,
+                                   const v1::EnlistRequest* request,
+                                   v1::EnlistReply* response) override;
   grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context,
                                  const v1::StopRequest* request, v1::StopReply* response) override;
   grpc::ServerUnaryReactor* Signal(grpc::CallbackServerContext* context,

@@ -20,6 +20,8 @@ namespace {
 
 constexpr int64_t kMostRestarts = 1'000'000;
 constexpr int kTrainerRestarts = 3;
+constexpr int kDaemonPort = 7676;
+constexpr int64_t kMostSpares = 1000;
 
 // Says which flag (or key) a value's problem belongs to.
 absl::Status In(absl::string_view flag, const absl::Status& status) {
@@ -68,24 +70,79 @@ absl::Status CheckNumber(absl::string_view flag, const std::optional<std::string
   return In(flag, ParseNumber(*value, 0, max).status());
 }
 
-// Flags of torchrun about several nodes and their meeting: one node needs none of them, but a value
-// that could not work must not pass.
-absl::Status CheckNodeFlags(const LaunchFlags& flags) {
-  std::pair<int, int> nodes{1, 1};
-  ASSIGN_FLAG(nodes, "--nnodes", flags.nnodes, ParseNodeCount(*flags.nnodes));
-  if (nodes != std::make_pair(1, 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--nnodes ", *flags.nnodes,
-                     ": this version runs a job on one node only; leave it out or give 1"));
-  }
-  RETURN_IF_ERROR(CheckNumber("--node-rank", flags.node_rank, 0));
-  RETURN_IF_ERROR(CheckNumber("--master-port", flags.master_port, 65535));
+// Flags of torchrun that have no effect here: a value that could not work must not pass.
+absl::Status CheckUnusedFlags(const LaunchFlags& flags) {
   RETURN_IF_ERROR(CheckNumber("--monitor-interval", flags.monitor_interval, 1e9));
+  RETURN_IF_ERROR(CheckNumber("--master-port", flags.master_port, 65535));
   if (flags.start_method.has_value() && *flags.start_method != "spawn" &&
       *flags.start_method != "fork" && *flags.start_method != "forkserver") {
     return absl::InvalidArgumentError(absl::StrCat("--start-method: found \"", *flags.start_method,
                                                    "\", expected spawn, fork or forkserver"));
   }
+  return absl::OkStatus();
+}
+
+// --nodes is a list, or the name of a file that holds one.
+absl::StatusOr<std::vector<ListedNode>> ReadNodes(const std::string& text, const std::string& cwd) {
+  const absl::StatusOr<std::string> file = ReadFile(Absolute(cwd, text), kMaxListBytes);
+  absl::StatusOr<std::vector<ListedNode>> nodes =
+      file.ok() ? ParseHostFile(*file) : ParseHostList(text);
+  if (!nodes.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--nodes", file.ok() ? absl::StrCat(" ", text) : "", ": ", nodes.status().message()));
+  }
+  return nodes;
+}
+
+absl::Status MergeTls(const LaunchFlags& flags, const std::string& cwd, TlsFiles* tls) {
+  const int given = (flags.tls_cert ? 1 : 0) + (flags.tls_key ? 1 : 0) + (flags.tls_ca ? 1 : 0);
+  if (given != 0 && given != 3) {
+    return absl::InvalidArgumentError("--tls-cert, --tls-key and --tls-ca go together");
+  }
+  if (given == 3 && flags.key.has_value()) {
+    return absl::InvalidArgumentError("--key and --tls-cert: give one of them");
+  }
+  if (given == 3) {
+    tls->certificate = Absolute(cwd, *flags.tls_cert);
+    tls->private_key = Absolute(cwd, *flags.tls_key);
+    tls->authority = Absolute(cwd, *flags.tls_ca);
+  } else if (flags.key.has_value()) {
+    tls->key = Absolute(cwd, *flags.key);
+  }
+  return absl::OkStatus();
+}
+
+// Which nodes the job has, and which of them this is.
+absl::Status MergeNodes(LaunchFlags flags, const JobFile& file, const Surroundings& surroundings,
+                        LaunchRequest* request) {
+  if (!flags.nodes.has_value()) flags.nodes = file.hosts;
+  if (!flags.nnodes.has_value()) flags.nnodes = file.nnodes;
+  if (!flags.spares.has_value()) flags.spares = file.spares;
+  std::vector<ListedNode> listed;
+  if (flags.nodes.has_value()) {
+    ASSIGN_OR_RETURN(listed, ReadNodes(*flags.nodes, surroundings.cwd));
+  }
+  ASSIGN_OR_RETURN(request->role,
+                   DecideRole(flags, surroundings.scheduler, listed, surroundings.is_own_name));
+  RETURN_IF_ERROR(MergeTls(flags, surroundings.cwd, &request->tls));
+  request->scheduler = surroundings.scheduler;
+  const NodeRole& role = request->role;
+  JobSpec& spec = request->spec;
+  spec.min_nodes = role.min_nodes;
+  spec.max_nodes = role.max_nodes;
+  if (!role.several) return absl::OkStatus();
+  spec.listen = role.endpoint.ToString();
+  spec.claim = role.claim;
+  spec.nodes = role.nodes;
+  const auto surplus = static_cast<int64_t>(role.nodes.size()) - role.max_nodes;
+  int64_t spares = std::max<int64_t>(surplus, 0);
+  ASSIGN_FLAG(spares, "--spares", flags.spares, ParseInteger(*flags.spares, 0, kMostSpares));
+  spec.spares = static_cast<int>(spares);
+  if (role.invited.empty()) return absl::OkStatus();
+  int64_t port = kDaemonPort;
+  ASSIGN_FLAG(port, "--daemon-port", flags.daemon_port, ParseInteger(*flags.daemon_port, 1, 65535));
+  spec.daemon_port = static_cast<int>(port);
+  spec.ranks_follow_nodes = true;
   return absl::OkStatus();
 }
 
@@ -109,7 +166,37 @@ absl::StatusOr<int> CountWorkers(const std::string& text, const Surroundings& su
   return static_cast<int>(*count);
 }
 
-absl::Status MergeTimes(const LaunchFlags& flags, JobSpec* spec) {
+// Nodes of a job may have different numbers of devices or processors; a number is one for all.
+absl::Status MergeWorkers(const LaunchFlags& flags, const JobFile& file,
+                          const Surroundings& surroundings, LaunchRequest* request) {
+  // Several tasks on a node are so many workers.
+  const int tasks = request->scheduler.has_value() ? request->scheduler->local_tasks : 1;
+  const std::string text =
+      flags.nproc_per_node.value_or(file.workers.value_or(absl::StrCat(tasks)));
+  const bool given = flags.nproc_per_node.has_value() || file.workers.has_value();
+  absl::StatusOr<int> count = CountWorkers(text, surroundings);
+  if (!count.ok()) {
+    return In(flags.nproc_per_node.has_value() ? "--nproc-per-node" : "nodes.workers",
+              count.status());
+  }
+  OwnPart& part = request->role.part;
+  const bool listed = std::any_of(request->role.invited.begin(), request->role.invited.end(),
+                                  [](const ListedNode& node) { return node.slots > 0; });
+  if (listed && given) {
+    return absl::InvalidArgumentError(
+        "--nodes gives slots, so --nproc-per-node must not say how many workers there are");
+  }
+  const bool by_node =
+      text == "gpu" || text == "cpu" || text == "auto" || listed || (tasks > 1 && !given);
+  request->spec.workers_per_node = request->role.several && by_node ? kEverySlot : *count;
+  if (part.slots == 0) part.slots = *count;
+  for (const ListedNode& node : request->role.invited) {
+    request->spec.node_slots.push_back(node.slots > 0 ? node.slots : *count);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MergeTimes(const LaunchFlags& flags, bool in_scheduler, JobSpec* spec) {
   if (flags.rdzv_conf.has_value()) {
     for (absl::string_view entry : absl::StrSplit(*flags.rdzv_conf, ',', absl::SkipEmpty())) {
       const std::vector<std::string> pair = absl::StrSplit(entry, absl::MaxSplits('=', 1));
@@ -134,6 +221,8 @@ absl::Status MergeTimes(const LaunchFlags& flags, JobSpec* spec) {
     return absl::InvalidArgumentError(
         absl::StrCat("--lease: found \"", *flags.lease, "\", expected at least 1s"));
   }
+  // A scheduler's step is over when its processes are; nothing may outlive it.
+  if (in_scheduler) spec->orphan_timeout = Duration(0);
   if (flags.detach || flags.orphan_timeout == "none") {
     spec->orphan_timeout = Duration(-1);
   } else {
@@ -244,7 +333,14 @@ absl::Status ChooseCommand(const LaunchFlags& flags, const JobFile* file,
           "the built-in trainer (train-worker) is not installed beside trainctl");
     }
     ASSIGN_OR_RETURN(request->train_config, TrainConfig(flags, *file, surroundings, spec));
-    spec.command = {surroundings.trainer, "--config", JoinPath(spec.job_folder, "train.json")};
+    // Other nodes need not see the job's folder.
+    spec.command = {surroundings.trainer};
+    if (request->role.several) {
+      spec.command.insert(spec.command.end(), {"--config-text", request->train_config});
+    } else {
+      spec.command.insert(spec.command.end(),
+                          {"--config", JoinPath(spec.job_folder, "train.json")});
+    }
   }
   if (request->train_config.empty() &&
       (flags.checkpoint_every.has_value() || flags.plan.has_value())) {
@@ -295,22 +391,17 @@ absl::StatusOr<LaunchRequest> MergeLaunch(const LaunchFlags& flags, const JobFil
   for (const auto& [name, value] : defaults.env) {
     SetEnv(name, value, &spec.env);
   }
-  RETURN_IF_ERROR(CheckNodeFlags(flags));
-  const std::string workers = flags.nproc_per_node.value_or(defaults.workers.value_or("1"));
-  absl::StatusOr<int> count = CountWorkers(workers, surroundings);
-  if (!count.ok()) {
-    return In(flags.nproc_per_node.has_value() ? "--nproc-per-node" : "nodes.workers",
-              count.status());
-  }
-  spec.workers_per_node = *count;
-  RETURN_IF_ERROR(MergeTimes(flags, &spec));
+  RETURN_IF_ERROR(CheckUnusedFlags(flags));
+  RETURN_IF_ERROR(MergeNodes(flags, defaults, surroundings, &request));
+  RETURN_IF_ERROR(MergeWorkers(flags, defaults, surroundings, &request));
+  RETURN_IF_ERROR(MergeTimes(flags, request.role.in_scheduler, &spec));
   RETURN_IF_ERROR(MergeRestarts(flags, defaults, &spec));
   RETURN_IF_ERROR(MergeConsole(flags, &request.console));
 
   RETURN_IF_ERROR(MergeNames(flags, defaults, &spec));
   spec.local_rank_argument = flags.local_rank_arg.value_or("");
   spec.virtual_local_rank = flags.virtual_local_rank;
-  spec.requeue_status = flags.requeue_status;
+  spec.requeue_status = flags.requeue_status || request.role.in_scheduler;
   spec.propagate_exit_code = flags.propagate_exit_code;
   PlaceJob(flags, surroundings, &spec);
   std::optional<std::string> checkpoints = defaults.checkpoint_dir;

@@ -12,6 +12,9 @@
 #include "launcher/coordinator/spec.h"
 #include "launcher/flag_value.h"
 #include "launcher/job_file.h"
+#include "launcher/node_role.h"
+#include "launcher/schedulers.h"
+#include "runtime/security/tls_files.h"
 
 namespace trainctl {
 
@@ -24,6 +27,8 @@ struct Surroundings {
   std::string id_suffix;
   int gpus = 0;  // that this process may use
   int cpus = 1;
+  std::optional<NodeIdentity> scheduler;  // what started this process on this node, if one did
+  IsOwnName is_own_name = [](const std::string&) { return false; };
 };
 // Of this process. FAILED_PRECONDITION if the current folder is gone or the
 // environment names no place for state.
@@ -41,6 +46,9 @@ struct LaunchRequest {
   JobSpec spec;
   std::string train_config;  // text of JOB_FOLDER/train.json; empty: the job has none
   ConsoleChoice console;
+  NodeRole role;
+  std::optional<NodeIdentity> scheduler;  // what started this command, if one did
+  TlsFiles tls;  // of a job on several nodes; without any, the key is found when it is needed
 };
 
 // The file may be null. INVALID_ARGUMENT names flag, value and what was expected;

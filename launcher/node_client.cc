@@ -45,8 +45,17 @@ NodeClient::NodeClient(const std::string& socket_path)
     : channel_(std::make_unique<Channel>(Channel{socket_path})) {}
 NodeClient::~NodeClient() = default;
 
-absl::StatusOr<StartedJob> NodeClient::Submit(const JobSpec& spec, Duration timeout) {
+absl::Status NodeClient::LeaveJob(const std::string& job_id, Duration timeout) {
+  v1::LeaveJobRequest request;
+  request.set_job_id(job_id);
+  v1::LeaveJobReply reply;
+  return channel_->Call(&v1::NodeService::Stub::LeaveJob, request, &reply, timeout);
+}
+
+absl::StatusOr<StartedJob> NodeClient::Submit(const JobSpec& spec, const OwnPart& part,
+                                              Duration timeout) {
   v1::SubmitRequest request;
+  *request.mutable_part() = ToProto(part);
   *request.mutable_spec() = ToProto(spec);
   v1::SubmitReply reply;
   RETURN_IF_ERROR(channel_->Call(&v1::NodeService::Stub::Submit, request, &reply, timeout));

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/coordinator/spec.h"
+#include "launcher/node_role.h"
 #include "runtime/base/time.h"
 
 namespace trainctl {
@@ -36,9 +37,11 @@ class NodeClient {
 
   // Empty job_id, job_folder and log_folder of `spec` are chosen by the daemon. Returns when the
   // job's coordinator listens.
-  absl::StatusOr<StartedJob> Submit(const JobSpec& spec, Duration timeout = seconds(30));
+  absl::StatusOr<StartedJob> Submit(const JobSpec& spec, const OwnPart& part = {},
+                                    Duration timeout = seconds(30));
   // Makes sure that the job in this folder has a coordinator and that this node takes part.
   absl::StatusOr<StartedJob> Resume(const std::string& job_folder, Duration timeout = seconds(30));
+  absl::Status LeaveJob(const std::string& job_id, Duration timeout = seconds(5));
   absl::StatusOr<NodeDescribed> Describe(Duration timeout = seconds(5));
 
  private:

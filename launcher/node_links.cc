@@ -3,13 +3,14 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "runtime/rpc/tls.h"
 
 namespace trainctl {
 
-void NodeLinks::Add(NodeStream* stream) {
+void NodeLinks::Add(NodeStream* stream, std::optional<PeerName> caller) {
   ++open_streams_;
-  stream->on_message = [this, stream](const v1::NodeMessage& message) {
-    OnMessage(stream, message);
+  stream->on_message = [this, stream, caller](const v1::NodeMessage& message) {
+    OnMessage(stream, caller, message);
   };
   stream->on_cancel = [this, stream] { Left(stream); };
   stream->on_closed = [this] {
@@ -18,17 +19,24 @@ void NodeLinks::Add(NodeStream* stream) {
   stream->Begin();
 }
 
-void NodeLinks::OnMessage(NodeStream* stream, const v1::NodeMessage& message) {
+void NodeLinks::OnMessage(NodeStream* stream, const std::optional<PeerName>& caller,
+                          const v1::NodeMessage& message) {
   const auto found = joined_.find(stream);
-  if (found == joined_.end()) return First(stream, message);
+  if (found == joined_.end()) return First(stream, caller, message);
   callbacks_.on_message(found->second.node, found->second.incarnation, message);
 }
 
-void NodeLinks::First(NodeStream* stream, const v1::NodeMessage& message) {
+void NodeLinks::First(NodeStream* stream, const std::optional<PeerName>& caller,
+                      const v1::NodeMessage& message) {
   if (!message.has_state() || message.state().node().empty()) {
     return stream->Finish(absl::InvalidArgumentError("the first message must be the node's state"));
   }
   const std::string& node = message.state().node();
+  if (caller.has_value()) {
+    if (absl::Status proved = ExpectNode(node)(*caller); !proved.ok()) {
+      return stream->Finish(std::move(proved));
+    }
+  }
   const Incarnation incarnation(message.state().incarnation());
   const std::string& machine = message.state().machine();
   NodeStream* old = nullptr;

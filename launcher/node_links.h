@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -11,6 +12,7 @@
 #include "proto/job.pb.h"
 #include "runtime/base/ids.h"
 #include "runtime/rpc/streams.h"
+#include "runtime/security/peer_name.h"
 
 namespace trainctl {
 
@@ -31,10 +33,12 @@ class NodeLinks {
   };
   NodeLinks(Term term, Callbacks callbacks) : term_(term), callbacks_(std::move(callbacks)) {}
 
-  // A new stream, before anything is read from it.
-  void Add(NodeStream* stream);
+  // A new stream, before anything is read from it. `caller`: who opened it, by TLS; only the node
+  // that it names may speak on it.
+  void Add(NodeStream* stream, std::optional<PeerName> caller);
   // With our term. Dropped if the node is not connected: it tells its state when it is.
   void Send(absl::string_view node, v1::NodeOrder order);
+  bool Has(absl::string_view node) const { return by_node_.find(node) != by_node_.end(); }
   void SendToAll(const v1::NodeOrder& order);
   // Ends the stream of this life of the node; nothing more of it is told.
   void Refuse(const RefuseNode& refusal);
@@ -47,8 +51,10 @@ class NodeLinks {
     Incarnation incarnation;
     std::string machine;
   };
-  void OnMessage(NodeStream* stream, const v1::NodeMessage& message);
-  void First(NodeStream* stream, const v1::NodeMessage& message);
+  void OnMessage(NodeStream* stream, const std::optional<PeerName>& caller,
+                 const v1::NodeMessage& message);
+  void First(NodeStream* stream, const std::optional<PeerName>& caller,
+             const v1::NodeMessage& message);
   void Left(NodeStream* stream);
 
   const Term term_;

@@ -108,6 +108,9 @@ Found FromSlurm(const Environment& env) {
   identity.job_id = env.Text({"SLURM_JOB_ID", "SLURM_JOBID"});
   // The batch script itself runs once, on the first node.
   identity.on_every_node = env.Has("SLURM_STEP_ID");
+  if (identity.on_every_node) {
+    absl::StrAppend(&identity.job_id, ".", env.Text({"SLURM_STEP_ID"}));
+  }
   identity.node = env.Text({"SLURMD_NODENAME"});
   ASSIGN_OR_RETURN(identity.node_rank, env.Number({"SLURM_NODEID"}, 0, 0));
   ASSIGN_OR_RETURN(

@@ -15,7 +15,7 @@ namespace trainctl {
 
 struct NodeIdentity {
   std::string scheduler;  // "Slurm", "Open MPI", "PMI", "Kubernetes"
-  std::string job_id;     // of the scheduler; empty: it has none
+  std::string job_id;     // of the scheduler, with the step if it has such; empty: it has none
   int node_rank = 0;
   int node_count = 0;              // 0: the scheduler does not tell
   std::string node;                // our own name there; empty: the machine's

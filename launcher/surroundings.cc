@@ -1,18 +1,25 @@
 #include <dirent.h>
+#include <netdb.h>
 #include <sched.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/launch_request.h"
 #include "runtime/base/errno_status.h"
+#include "runtime/base/network.h"
 #include "runtime/base/places.h"
 #include "runtime/base/program.h"
 #include "runtime/base/status.h"
@@ -68,6 +75,39 @@ std::string RandomSuffix() {
   return suffix;
 }
 
+std::string MachineName() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// With the domain, as /etc/hosts or the name server has it; empty if they do not.
+std::string FullName() {
+  addrinfo hints{};
+  hints.ai_flags = AI_CANONNAME;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (getaddrinfo(MachineName().c_str(), nullptr, &hints, &list) != 0) {
+    return "";
+  }
+  const std::string name = list->ai_canonname == nullptr ? "" : list->ai_canonname;
+  freeaddrinfo(list);
+  return name;
+}
+
+bool IsThisMachine(const std::string& name) {
+  if (IsLiteralAddress(name)) {
+    return IsOwnAddress(name);
+  }
+  const std::string own = MachineName();
+  if (name == own || absl::StartsWith(name, absl::StrCat(own, ".")) ||
+      absl::StartsWith(own, absl::StrCat(name, "."))) {
+    return true;
+  }
+  const absl::StatusOr<std::vector<std::string>> addresses = Resolve(name);
+  return addresses.ok() && std::any_of(addresses->begin(), addresses->end(), IsOwnAddress);
+}
+
 }  // namespace
 
 absl::StatusOr<Surroundings> SurroundingsNow() {
@@ -87,6 +127,16 @@ absl::StatusOr<Surroundings> SurroundingsNow() {
         "cannot keep the job's state: neither HOME nor XDG_STATE_HOME is an absolute path");
   }
   now.id_suffix = RandomSuffix();
+  std::map<std::string, std::string> environment;
+  for (const std::string& entry : now.env) {
+    const size_t equals = entry.find('=');
+    if (equals != std::string::npos)
+      environment[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  // Only pods need their full name, and finding it may ask a name server.
+  const bool in_pod = environment.count("JOB_COMPLETION_INDEX") != 0;
+  ASSIGN_OR_RETURN(now.scheduler, IdentifyNode(environment, in_pod ? FullName() : ""));
+  now.is_own_name = IsThisMachine;
   now.gpus = CountGpus();
   now.cpus = CountCpus();
   if (absl::StatusOr<std::string> trainer = FindProgram("train-worker"); trainer.ok()) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/network.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
 
@@ -85,6 +86,17 @@ absl::Status CheckSpec(const JobSpec& spec) {
   }
   RETURN_IF_ERROR(
       CheckRange("workers_per_node", spec.workers_per_node, kEverySlot, kMaxWorkersPerNode));
+  if (!spec.node_slots.empty() && spec.node_slots.size() != spec.nodes.size()) {
+    return Invalid("node_slots", "has another number of entries than nodes");
+  }
+  RETURN_IF_ERROR(CheckRange("daemon_port", spec.daemon_port, 0, 65535));
+  for (const auto& [field, path] :
+       {std::pair("tls.key", &spec.key_file), std::pair("tls.certificate", &spec.tls_certificate),
+        std::pair("tls.private_key", &spec.tls_private_key),
+        std::pair("tls.authority", &spec.tls_authority)}) {
+    RETURN_IF_ERROR(CheckPath(field, *path));
+  }
+  if (!spec.listen.empty()) RETURN_IF_ERROR(ParseEndpoint(spec.listen, 0).status());
   RETURN_IF_ERROR(CheckRange("max_restarts", spec.max_restarts, 0, 1'000'000));
   RETURN_IF_ERROR(CheckRange("grace_ns", spec.grace.count(), 0, Duration(seconds(86400)).count()));
   RETURN_IF_ERROR(CheckRange("lease_ns", spec.lease.count(), Duration(milliseconds(100)).count(),
@@ -162,6 +174,15 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   m.set_propagate_exit_code(spec.propagate_exit_code);
   m.set_requeue_status(spec.requeue_status);
   for (const std::string& uuid : spec.gpus) m.add_gpus(uuid);
+  m.set_listen(spec.listen);
+  m.set_head(spec.head);
+  m.set_claim(ValidUtf8(spec.claim));
+  m.mutable_tls()->set_key(spec.key_file);
+  m.mutable_tls()->set_certificate(spec.tls_certificate);
+  m.mutable_tls()->set_private_key(spec.tls_private_key);
+  m.mutable_tls()->set_authority(spec.tls_authority);
+  m.set_daemon_port(spec.daemon_port);
+  for (const int slots : spec.node_slots) m.add_node_slots(slots);
   return m;
 }
 
@@ -200,6 +221,15 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& m) {
   spec.propagate_exit_code = m.propagate_exit_code();
   spec.requeue_status = m.requeue_status();
   spec.gpus.assign(m.gpus().begin(), m.gpus().end());
+  spec.listen = m.listen();
+  spec.head = m.head();
+  spec.claim = m.claim();
+  spec.key_file = m.tls().key();
+  spec.tls_certificate = m.tls().certificate();
+  spec.tls_private_key = m.tls().private_key();
+  spec.tls_authority = m.tls().authority();
+  spec.daemon_port = m.daemon_port();
+  spec.node_slots.assign(m.node_slots().begin(), m.node_slots().end());
   RETURN_IF_ERROR(CheckSpec(spec));
   return spec;
 }
@@ -440,6 +470,17 @@ std::optional<JobUpdate> FromProto(const v1::JobUpdate& m) {
       return std::nullopt;
   }
   return std::nullopt;
+}
+
+v1::NodePart ToProto(const OwnPart& part) {
+  v1::NodePart m;
+  m.set_node(part.node);
+  if (part.node_rank >= 0) m.set_node_rank(part.node_rank);
+  m.set_slots(part.slots);
+  m.set_address(part.address);
+  m.set_topology(part.topology);
+  for (const std::string& uuid : part.gpus) m.add_gpus(uuid);
+  return m;
 }
 
 }  // namespace trainctl

@@ -12,7 +12,9 @@
 #include "launcher/coordinator/event.h"
 #include "launcher/coordinator/spec.h"
 #include "launcher/job_client.h"
+#include "launcher/node_role.h"
 #include "proto/job.pb.h"
+#include "proto/node.pb.h"
 
 namespace trainctl {
 
@@ -28,6 +30,8 @@ absl::StatusOr<JobSpec> DecodeSpec(const std::string& bytes);
 // Orders to a node.
 v1::StartWorkers ToProto(const StartWorkers& action);
 v1::GrantCommit ToProto(const GrantCommit& action);
+
+v1::NodePart ToProto(const OwnPart& part);
 
 // What a node tells.
 NodeJoined FromProto(const v1::NodeState& message);

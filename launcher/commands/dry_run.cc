@@ -21,11 +21,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // The first epoch as it would be formed here. The port is chosen when the job runs.
-StartWorkers PlanHere(const JobSpec& spec) {
+StartWorkers PlanHere(const LaunchRequest& request) {
+  const JobSpec& spec = request.spec;
   char node[HOST_NAME_MAX + 1] = {};
   gethostname(node, sizeof node - 1);
   EpochFormed epoch;
-  epoch.nodes = {{node, "", "127.0.0.1", 0, spec.workers_per_node}};
+  epoch.nodes = {{node, "", "127.0.0.1", 0, request.role.part.slots}};
   epoch.master_address = "127.0.0.1";
   const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   return PlanWorkers(spec, epoch, node, cores);
@@ -112,7 +113,7 @@ std::string PlanJson(const LaunchRequest& request, const StartWorkers& start) {
 }  // namespace
 
 int DryRun(const LaunchRequest& request, bool json) {
-  const StartWorkers start = PlanHere(request.spec);
+  const StartWorkers start = PlanHere(request);
   Console console;
   console.Out(json ? PlanJson(request, start) : PlanText(request, start));
   return kExitDone;

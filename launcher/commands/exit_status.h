@@ -12,6 +12,7 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitUnreachable = 3;
 inline constexpr int kExitNotAuthorised = 4;
 inline constexpr int kExitNotFit = 5;
+inline constexpr int kExitTimeout = 6;
 inline constexpr int kExitSignalBase = 128;
 
 // The exit status for an error before or beside a job.

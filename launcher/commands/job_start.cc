@@ -14,6 +14,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/places.h"
 #include "runtime/base/status.h"
+#include "runtime/security/cluster_key.h"
 
 namespace trainctl {
 namespace {
@@ -65,11 +66,38 @@ absl::StatusOr<LaunchRequest> ReadRequest(const LaunchFlags& flags) {
   return MergeLaunch(flags, &file, surroundings);
 }
 
+// The daemon that is to start the job; nullopt: a private one. Where the command is the same on
+// every node, so is what it starts there.
+absl::StatusOr<std::optional<std::string>> ChooseDaemon(
+    const LaunchRequest& request, const std::optional<std::string>& daemon_address) {
+  const NodeRole& role = request.role;
+  if (role.several && role.invited.empty() && !daemon_address.has_value()) {
+    return std::optional<std::string>();
+  }
+  return FindDaemon(daemon_address);
+}
+
+// Other nodes believe only who proves to be a node of theirs.
+absl::Status ChooseTls(const LaunchRequest& request, JobSpec* spec) {
+  if (!request.role.several) {
+    return absl::OkStatus();
+  }
+  spec->key_file = request.tls.key;
+  spec->tls_certificate = request.tls.certificate;
+  spec->tls_private_key = request.tls.private_key;
+  spec->tls_authority = request.tls.authority;
+  if (spec->key_file.empty() && spec->tls_certificate.empty()) {
+    ASSIGN_OR_RETURN(spec->key_file, ChooseKeyFile());
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<RunningJob> StartJob(const LaunchRequest& request,
                                     const std::optional<std::string>& daemon_address) {
   RunningJob running;
-  const JobSpec& spec = request.spec;
-  ASSIGN_OR_RETURN(std::optional<std::string> socket, FindDaemon(daemon_address));
+  JobSpec spec = request.spec;
+  ASSIGN_OR_RETURN(std::optional<std::string> socket, ChooseDaemon(request, daemon_address));
+  RETURN_IF_ERROR(ChooseTls(request, &spec));
   RETURN_IF_ERROR(MakeJobFolder(spec));
   auto undo = absl::MakeCleanup([&] {
     if (running.daemon.has_value()) {
@@ -86,7 +114,7 @@ absl::StatusOr<RunningJob> StartJob(const LaunchRequest& request,
   RETURN_IF_ERROR(FillJobFolder(request));
   absl::StatusOr<StartedJob> started = absl::PermissionDeniedError("");
   if (socket.has_value()) {
-    started = NodeClient(*socket).Submit(spec);
+    started = NodeClient(*socket).Submit(spec, request.role.part);
   }
   // A system daemon that does not let this user in is none.
   if (absl::IsPermissionDenied(started.status()) && !daemon_address.has_value()) {
@@ -94,7 +122,7 @@ absl::StatusOr<RunningJob> StartJob(const LaunchRequest& request,
       ASSIGN_OR_RETURN(running.daemon, StartPrivateDaemon(daemon_log, ""));
     }
     RETURN_IF_ERROR(AwaitDaemon(*running.daemon));
-    started = NodeClient(running.daemon->socket).Submit(spec);
+    started = NodeClient(running.daemon->socket).Submit(spec, request.role.part);
   }
   ASSIGN_OR_RETURN(running.job, std::move(started));
   std::move(undo).Cancel();

@@ -19,6 +19,11 @@ int RunSubmit(const LaunchFlags& flags) {
   if (flags.dry_run) {
     return DryRun(*request, flags.json);
   }
+  if (!request->role.hosts) {
+    return Fail(absl::InvalidArgumentError(
+        "submit and --detach start a job where it is coordinated, on node 0; give the other nodes "
+        "trainctl launch"));
+  }
   absl::StatusOr<RunningJob> running = StartJob(*request, flags.daemon);
   if (!running.ok()) {
     return Fail(running.status());

@@ -65,6 +65,7 @@ struct ProbeAddress {
   };
   std::vector<Target> targets;
   Duration patience{0};
+  std::string machine;  // whose addresses these are; empty: not known
 };
 // End the Join stream of this life of this node, with the reason; nothing more of it is delivered.
 struct RefuseNode {

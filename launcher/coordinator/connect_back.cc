@@ -48,7 +48,9 @@ std::vector<ProbeAddress> ConnectBack::AskNext(Instant now) {
     targets.push_back({address.address, candidate().port});
   }
   for (const Peer& peer : peers_) {
-    if (&peer != &candidate()) asks.push_back({peer.name, probe_, targets, kPatience});
+    if (&peer != &candidate()) {
+      asks.push_back({peer.name, probe_, targets, kPatience, candidate().machine});
+    }
   }
   return asks;
 }

@@ -22,6 +22,7 @@ class ConnectBack {
     std::string name;
     std::vector<NodeAddress> addresses;
     int port = 0;  // where something is bound that is known to be there
+    std::string machine;
   };
   // `peers` in the order of their ranks, two at least. Probes are numbered from `first_probe` on.
   ConnectBack(std::vector<Peer> peers, uint64_t first_probe);

@@ -168,7 +168,7 @@ void CoordinatorState::Meet(RankPlan plan) {
   std::vector<ConnectBack::Peer> peers;
   for (const NodePlace& place : plan.nodes) {
     const Node& node = *members_.Find(place.name);
-    peers.push_back({node.name, node.addresses, node.reserved_port});
+    peers.push_back({node.name, node.addresses, node.reserved_port, node.machine});
   }
   ConnectBack connect_back(std::move(peers), next_probe_);
   for (ProbeAddress& ask : connect_back.AskNext(now_)) Do(std::move(ask));

@@ -44,6 +44,15 @@ struct JobSpec {
 
   std::vector<std::string> gpus;  // UUIDs, locked for the job on its node; empty: none is used
 
+  // Nodes other than the coordinator's own.
+  std::string listen;    // "n1:29500", where they reach the coordinator; empty: none may come
+  std::string head;      // name of the coordinator's own node
+  std::string claim;     // what the same command says of itself on every node
+  std::string key_file;  // by which they prove who they are, or instead:
+  std::string tls_certificate, tls_private_key, tls_authority;
+  std::vector<int> node_slots;  // of `nodes`; empty, or one for each
+  int daemon_port = 0;  // of the daemons of `nodes`, which are invited; 0: they come unasked
+
   std::string job_folder;         // journal, report, logs; absolute
   std::string log_folder;         // LOG_FOLDER/EPOCH/RANK/…; absolute
   std::string checkpoint_folder;  // absolute; empty: the job has none

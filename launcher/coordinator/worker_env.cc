@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -133,6 +134,43 @@ WorkerLaunch PlanWorker(const JobSpec& spec, const Environment& common, const Ra
 }
 
 }  // namespace
+
+VariableOwner OwnerOf(absl::string_view variable) {
+  static constexpr const char* kPlanned[] = {
+      "WORLD_SIZE",       "LOCAL_WORLD_SIZE", "GROUP_RANK",
+      "GROUP_WORLD_SIZE", "ROLE_NAME",        "ROLE_WORLD_SIZE",
+      "MASTER_ADDR",      "MASTER_PORT",      "JAX_COORDINATOR_ADDRESS",
+      "JAX_NUM_PROCESSES"};
+  static constexpr const char* kDefaults[] = {"TORCH_NCCL_ASYNC_ERROR_HANDLING",
+                                              "NCCL_ASYNC_ERROR_HANDLING", "OMP_NUM_THREADS",
+                                              "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"};
+  if (absl::StartsWith(variable, "TORCHELASTIC_") || absl::StartsWith(variable, "TRAINCTL_") ||
+      std::find(std::begin(kPlanned), std::end(kPlanned), variable) != std::end(kPlanned)) {
+    return VariableOwner::kPlan;
+  }
+  return std::find(std::begin(kDefaults), std::end(kDefaults), variable) != std::end(kDefaults)
+             ? VariableOwner::kUserElsePlan
+             : VariableOwner::kUser;
+}
+
+std::vector<std::string> ForOwnNode(const std::vector<std::string>& planned,
+                                    const std::vector<std::string>& own) {
+  Environment env;
+  const auto take = [&env](const std::string& entry, bool replace) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0) return;
+    std::string name = entry.substr(0, equals);
+    if (replace || env.find(name) == env.end()) env[std::move(name)] = entry.substr(equals + 1);
+  };
+  for (const std::string& entry : own) {
+    if (!BelongsToSystemd(entry.substr(0, entry.find('=')))) take(entry, true);
+  }
+  for (const std::string& entry : planned) {
+    const VariableOwner owner = OwnerOf(entry.substr(0, entry.find('=')));
+    if (owner != VariableOwner::kUser) take(entry, owner == VariableOwner::kPlan);
+  }
+  return Entries(env);
+}
 
 std::string CheckpointPath(absl::string_view folder, Step step) {
   return absl::StrFormat("%s%sstep-%09d", folder, absl::EndsWith(folder, "/") ? "" : "/",

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "launcher/coordinator/action.h"
@@ -33,6 +34,16 @@ class WorkerPlanner {
 // The same for one node alone. REQUIRES: `node` has a place in `epoch`.
 StartWorkers PlanWorkers(const JobSpec& spec, const EpochFormed& epoch, absl::string_view node,
                          int cores);
+
+// Who says what a variable of a worker is: the plan, whatever stands in the user's environment; the
+// user, and without a word from there the plan; or the user alone.
+enum class VariableOwner { kPlan, kUserElsePlan, kUser };
+VariableOwner OwnerOf(absl::string_view variable);
+
+// The environment of workers on a node where the user typed the command, too: `planned` is made
+// from the environment of the coordinator's node, `own` ("NAME=value" both) is what it is here.
+std::vector<std::string> ForOwnNode(const std::vector<std::string>& planned,
+                                    const std::vector<std::string>& own);
 
 // The folder of a committed checkpoint: FOLDER/step-NNNNNNNNN.
 std::string CheckpointPath(absl::string_view folder, Step step);

@@ -234,6 +234,20 @@ absl::StatusOr<Fd> ListenTcp(const Endpoint& endpoint) {
   return absl::Status(status.code(), absl::StrCat(what, status.message()));
 }
 
+absl::StatusOr<Fd> BeginConnect(const Endpoint& endpoint) {
+  std::optional<SocketAddress> address = Literal(endpoint.name, endpoint.port);
+  if (!address.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(endpoint.name, " is no literal address"));
+  }
+  Fd fd(::socket(address->get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return ErrnoStatus(errno, "create a TCP socket");
+  if (::connect(fd.get(), address->get(), address->size) < 0 && errno != EINPROGRESS &&
+      errno != ECONNREFUSED) {
+    return ErrnoStatus(errno, absl::StrCat("connect to ", endpoint.ToString()));
+  }
+  return fd;
+}
+
 absl::StatusOr<int> PortOf(int listening) {
   SocketAddress own;
   own.size = sizeof(own.storage);

@@ -49,6 +49,9 @@ absl::StatusOr<std::vector<std::string>> Resolve(const std::string& name);
 // at every address of the machine otherwise, because what a name means here (127.0.1.1, a service's
 // address) need not be what it means elsewhere. ALREADY_EXISTS: somebody listens there.
 absl::StatusOr<Fd> ListenTcp(const Endpoint& endpoint);
+// A non-blocking TCP socket that is being connected to a literal address; writable when it is, or
+// when it cannot be (SO_ERROR).
+absl::StatusOr<Fd> BeginConnect(const Endpoint& endpoint);
 // The port on which a socket listens.
 absl::StatusOr<int> PortOf(int listening);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
@@ -42,6 +43,14 @@ std::string ShimSocket(absl::string_view job_id) {
   return JoinPath(SocketFolder(), absl::StrCat(job_id, ".shim"));
 }
 
+std::string PartShimSocket(absl::string_view job_id, absl::string_view node) {
+  // A node's name may be longer than what a socket's path has room for.
+  uint32_t hash = 2166136261u;
+  for (const char c : node) hash = (hash ^ static_cast<uint8_t>(c)) * 16777619u;
+  return JoinPath(SocketFolder(),
+                  absl::StrCat(job_id, ".", absl::Hex(hash, absl::kZeroPad8), ".shim"));
+}
+
 std::string StateFolder() {
   const std::string wanted = Environment("XDG_STATE_HOME");
   // The specification says that a relative path is to be ignored.
@@ -58,6 +67,11 @@ std::string ConfigFolder() {
 
 std::string JobFolder(const std::string& state_folder, absl::string_view job_id) {
   return JoinPath(JoinPath(state_folder, "jobs"), job_id);
+}
+
+std::string PartFolder(const std::string& state_folder, absl::string_view job_id,
+                       absl::string_view node) {
+  return JoinPath(JoinPath(JoinPath(state_folder, "parts"), job_id), node);
 }
 
 absl::Status MakePrivateFolder(const std::string& path) {

@@ -1,13 +1,9 @@
 #include "runtime/node/daemon.h"
 
-#include <dirent.h>
-#include <sched.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -22,6 +18,8 @@
 #include "runtime/base/log.h"
 #include "runtime/base/places.h"
 #include "runtime/base/status.h"
+#include "runtime/node/job_folders.h"
+#include "runtime/node/part.h"
 
 namespace trainctl {
 namespace {
@@ -31,23 +29,6 @@ constexpr Duration kIdleLimit = seconds(20);
 constexpr size_t kMaxJobs = 256;
 constexpr int kMaxSlots = 1024;
 constexpr size_t kMaxSpecBytes = 8 << 20;
-
-std::string NodeName() {
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
-int CoresAllowed() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof(set), &set) < 0) return 1;
-  return std::max(CPU_COUNT(&set), 1);
-}
-
-NodeFacts ThisNode() {
-  // One life of a daemon: a later life on this machine has a larger number.
-  return {NodeName(), WallClockNanos(), "127.0.0.1", CoresAllowed()};
-}
 
 std::string RandomJobId() {
   static constexpr char kLetters[] = "abcdefghijkmnpqrstuvwxyz23456789";  // 32, none alike
@@ -60,66 +41,34 @@ std::string RandomJobId() {
   return id;
 }
 
-// Which daemon a job belongs to: a link in its folder to that daemon's socket.
-std::string OwnerLink(const std::string& job_folder) { return JoinPath(job_folder, "daemon"); }
-
-void SetOwner(const std::string& job_folder, const std::string& socket) {
-  const std::string link = OwnerLink(job_folder);
-  ::unlink(link.c_str());
-  if (::symlink(socket.c_str(), link.c_str()) < 0) {
-    LogWarning(ErrnoStatus(errno, absl::StrCat("create ", link)).message());
-  }
-}
-
-bool IsOwner(const std::string& job_folder, const std::string& socket) {
-  std::string target(4096, '\0');
-  const ssize_t n = ::readlink(OwnerLink(job_folder).c_str(), target.data(), target.size());
-  return n > 0 && target.substr(0, static_cast<size_t>(n)) == socket;
-}
-
 std::string SpecPath(const std::string& job_folder) { return JoinPath(job_folder, "spec.pb"); }
 
-std::vector<std::string> Entries(const std::string& folder) {
-  std::vector<std::string> names;
-  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), ::closedir);
-  if (dir == nullptr) return names;
-  while (const dirent* entry = ::readdir(dir.get())) {
-    if (entry->d_name[0] != '.') names.push_back(entry->d_name);
-  }
-  return names;
-}
-
-// Removes the sockets of private daemons that were killed. A young one may be about to listen.
+// Removes the sockets of private daemons and shims that were killed. A young one may be about to
+// listen.
 void SweepDeadSockets() {
   constexpr int64_t kYoungSeconds = 60;
   for (const std::string& name : Entries(SocketFolder())) {
     const std::string path = JoinPath(SocketFolder(), name);
     struct stat info;
-    if (!absl::StartsWith(name, "private-") || ::lstat(path.c_str(), &info) < 0) continue;
+    const bool ours = absl::StartsWith(name, "private-") || absl::EndsWith(name, ".shim");
+    if (!ours || ::lstat(path.c_str(), &info) < 0) continue;
     if (info.st_mtime + kYoungSeconds > WallClockNanos() / 1'000'000'000) continue;
     if (absl::IsUnavailable(ConnectUnix(path).status())) ::unlink(path.c_str());
   }
 }
 
-JobRunner::Job JobOf(const v1::JobSpec& spec) {
-  return {spec.job_id(),
-          spec.job_folder(),
-          spec.workers_per_node(),
-          Duration(spec.lease_ns()),
-          {spec.gpus().begin(), spec.gpus().end()}};
-}
-
 }  // namespace
 
 Daemon::Daemon(Loop* loop, DaemonOptions options)
-    : loop_(loop), options_(std::move(options)), facts_(ThisNode()) {}
+    : loop_(loop), options_(std::move(options)), facts_(ThisNode(options_.node)) {}
 
 absl::Status Daemon::Begin() {
   if (!options_.adopt.empty()) {
-    ASSIGN_OR_RETURN(JobRunner::Job job, LoadJob(JobFolder(options_.state_folder, options_.adopt)));
-    Run(std::move(job), false, std::nullopt);
+    ASSIGN_OR_RETURN(Task task, LoadJob(JobFolder(options_.state_folder, options_.adopt)));
+    Run(std::move(task), false, std::nullopt);
   } else if (!options_.private_daemon) {
     AdoptLivingJobs();
+    AdoptLivingParts();
   }
   loop_->After(seconds(1), SweepDeadSockets);  // not while a launch waits
   if (options_.private_daemon) {
@@ -134,16 +83,27 @@ void Daemon::AdoptLivingJobs() {
     const std::string job_folder = JoinPath(folder, job_id);
     const bool lives = ConnectUnix(ShimSocket(job_id)).ok() || ConnectUnix(JobSocket(job_id)).ok();
     if (!lives || !IsOwner(job_folder, options_.socket)) continue;
-    absl::StatusOr<JobRunner::Job> job = LoadJob(job_folder);
-    if (job.ok()) {
-      Run(*std::move(job), false, std::nullopt);
+    absl::StatusOr<Task> task = LoadJob(job_folder);
+    if (task.ok()) {
+      Run(*std::move(task), false, std::nullopt);
     } else {
-      LogWarning("job ", job_id, " runs, but cannot be taken over: ", job.status().message());
+      LogWarning("job ", job_id, " runs, but cannot be taken over: ", task.status().message());
     }
   }
 }
 
-absl::StatusOr<JobRunner::Job> Daemon::LoadJob(const std::string& job_folder) const {
+Daemon::Task Daemon::TaskOf(const v1::JobSpec& spec, const v1::NodePart& part) const {
+  JobRunner::Job job;
+  job.job_id = spec.job_id();
+  job.folder = spec.job_folder();
+  job.shim_socket = ShimSocket(spec.job_id());
+  job.slots = part.slots() > 0 ? part.slots() : spec.workers_per_node();
+  job.lease = Duration(spec.lease_ns());
+  job.gpus.assign(spec.gpus().begin(), spec.gpus().end());
+  return {std::move(job), FactsFor(facts_, part, spec.listen())};
+}
+
+absl::StatusOr<Daemon::Task> Daemon::LoadJob(const std::string& job_folder) const {
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(SpecPath(job_folder), kMaxSpecBytes));
   v1::JobSpec spec;
   if (!spec.ParseFromString(bytes) || spec.job_id().empty()) {
@@ -154,19 +114,21 @@ absl::StatusOr<JobRunner::Job> Daemon::LoadJob(const std::string& job_folder) co
         absl::StrCat("the job in ", job_folder, " was made for ", spec.job_folder(),
                      "; a job's folder must not be moved while it is to run"));
   }
-  return JobOf(spec);
+  ASSIGN_OR_RETURN(const v1::NodePart part, LoadPart(job_folder));
+  return TaskOf(spec, part);
 }
 
-absl::StatusOr<JobRunner::Job> Daemon::MakeJob(v1::JobSpec spec) const {
+absl::StatusOr<Daemon::Task> Daemon::MakeJob(v1::JobSpec spec, v1::NodePart part) const {
   if (spec.job_id().empty()) spec.set_job_id(RandomJobId());
   if (spec.job_id().find('/') != std::string::npos || spec.job_id()[0] == '.' ||
       spec.job_id().size() > 40) {
     return absl::InvalidArgumentError(
         absl::StrCat("job id \"", spec.job_id(), "\": at most 40 bytes, no / and no leading dot"));
   }
-  if (spec.workers_per_node() < 1 || spec.workers_per_node() > kMaxSlots) {
+  const int slots = part.slots() > 0 ? part.slots() : spec.workers_per_node();
+  if (slots < 1 || slots > kMaxSlots) {
     return absl::InvalidArgumentError(
-        absl::StrCat("workers per node: ", spec.workers_per_node(), "; give 1 to ", kMaxSlots));
+        absl::StrCat("workers on this node: ", slots, "; give 1 to ", kMaxSlots));
   }
   if (spec.job_folder().empty()) {
     spec.set_job_folder(JobFolder(options_.state_folder, spec.job_id()));
@@ -184,48 +146,57 @@ absl::StatusOr<JobRunner::Job> Daemon::MakeJob(v1::JobSpec spec) const {
   RETURN_IF_ERROR(MakePrivateFolder(spec.job_folder()));
   RETURN_IF_ERROR(MakeFolders(spec.log_folder()));
   SetOwner(spec.job_folder(), options_.socket);
+  spec.set_head(part.node().empty() ? facts_.node : part.node());
+  part.set_folder(spec.job_folder());
+  RETURN_IF_ERROR(SavePart(part));
   RETURN_IF_ERROR(WriteFileAtomically(SpecPath(spec.job_folder()), spec.SerializeAsString()));
-  return JobOf(spec);
+  return TaskOf(spec, part);
+}
+
+absl::Status Daemon::CheckRoom(const std::string& job_id) const {
+  if (options_.private_daemon && !jobs_.empty()) {
+    return absl::FailedPreconditionError("a private daemon runs one job only");
+  }
+  if (jobs_.size() >= kMaxJobs) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this node runs ", jobs_.size(), " jobs, the most it takes"));
+  }
+  if (jobs_.count(job_id) != 0) {
+    return absl::AlreadyExistsError(absl::StrCat("job ", job_id, " runs here already"));
+  }
+  return absl::OkStatus();
 }
 
 void Daemon::Submit(const v1::SubmitRequest& request, Reply<v1::SubmitReply> reply) {
-  if (options_.private_daemon && !jobs_.empty()) {
-    return reply.Fail(absl::FailedPreconditionError("a private daemon runs one job only"));
-  }
-  if (jobs_.size() >= kMaxJobs) {
-    return reply.Fail(absl::ResourceExhaustedError(
-        absl::StrCat("this node runs ", jobs_.size(), " jobs, the most it takes")));
-  }
-  if (jobs_.count(request.spec().job_id()) != 0) {
-    return reply.Fail(absl::AlreadyExistsError(
-        absl::StrCat("job ", request.spec().job_id(), " runs here already")));
-  }
-  absl::StatusOr<JobRunner::Job> job = MakeJob(request.spec());
-  if (!job.ok()) return reply.Fail(job.status());
-  Run(*std::move(job), true, std::move(reply));
+  const absl::Status room = CheckRoom(request.spec().job_id());
+  if (!room.ok()) return reply.Fail(room);
+  absl::StatusOr<Task> task = MakeJob(request.spec(), request.part());
+  if (!task.ok()) return reply.Fail(task.status());
+  Run(*std::move(task), true, std::move(reply));
 }
 
 void Daemon::Resume(const v1::ResumeRequest& request, Reply<v1::SubmitReply> reply) {
-  absl::StatusOr<JobRunner::Job> job =
+  absl::StatusOr<Task> task =
       LoadJob(request.job_folder().empty() ? JobFolder(options_.state_folder, request.job_id())
                                            : request.job_folder());
-  if (!job.ok()) return reply.Fail(job.status());
-  if (const auto found = jobs_.find(job->job_id); found != jobs_.end()) {
+  if (!task.ok()) return reply.Fail(task.status());
+  const JobRunner::Job& job = task->job;
+  if (const auto found = jobs_.find(job.job_id); found != jobs_.end()) {
     v1::SubmitReply answer;
-    answer.set_job_id(job->job_id);
-    answer.set_job_folder(job->job_folder);
+    answer.set_job_id(job.job_id);
+    answer.set_job_folder(job.folder);
     answer.set_job_socket(found->second->job_socket());
     return reply.Send(std::move(answer));
   }
-  SetOwner(job->job_folder, options_.socket);
-  Run(*std::move(job), false, std::move(reply));
+  SetOwner(job.folder, options_.socket);
+  Run(*std::move(task), false, std::move(reply));
 }
 
-void Daemon::Run(JobRunner::Job job, bool is_new, std::optional<Reply<v1::SubmitReply>> reply) {
-  const std::string job_id = job.job_id;
+void Daemon::Run(Task task, bool is_new, std::optional<Reply<v1::SubmitReply>> reply) {
+  const std::string job_id = task.job.job_id;
   v1::SubmitReply answer;
   answer.set_job_id(job_id);
-  answer.set_job_folder(job.job_folder);
+  answer.set_job_folder(task.job.folder);
   answer.set_job_socket(JobSocket(job_id));
   // std::function must be copyable; the reply is not.
   auto owed = std::make_shared<std::optional<Reply<v1::SubmitReply>>>(std::move(reply));
@@ -240,17 +211,22 @@ void Daemon::Run(JobRunner::Job job, bool is_new, std::optional<Reply<v1::Submit
     }
     owed->reset();
   };
+  callbacks.on_standing = [this, job_id](const v1::PartUpdate& update) {
+    Standing(job_id, update);
+  };
   // Not now: the runner is still at work.
   callbacks.on_over = [this, job_id] { loop_->Post([this, job_id] { JobOver(job_id); }); };
-  auto runner = std::make_unique<JobRunner>(loop_, facts_, std::move(job), std::move(callbacks));
+  auto runner = std::make_unique<JobRunner>(loop_, std::move(task.facts), std::move(task.job),
+                                            std::move(callbacks));
   JobRunner& begun = *runner;
   jobs_[job_id] = std::move(runner);
   begun.Begin();
 }
 
 void Daemon::JobOver(const std::string& job_id) {
-  const std::string folder = jobs_[job_id]->job().job_folder;
+  const std::string folder = jobs_[job_id]->job().folder;
   jobs_.erase(job_id);
+  owners_.erase(job_id);
   // What was asked could not be begun, and whoever asked knows why. Nothing outside our own folder
   // is touched.
   if (never_began_.erase(job_id) != 0 && folder == JobFolder(options_.state_folder, job_id)) {

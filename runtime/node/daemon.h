@@ -13,7 +13,10 @@
 #include "proto/node.pb.h"
 #include "runtime/base/loop.h"
 #include "runtime/node/job_runner.h"
+#include "runtime/node/part_owner.h"
+#include "runtime/node/wire.h"
 #include "runtime/rpc/reply.h"
+#include "runtime/security/tls_files.h"
 
 namespace trainctl {
 
@@ -22,6 +25,8 @@ struct DaemonOptions {
   std::string state_folder;
   bool private_daemon = false;  // ends with its one job
   std::string adopt;            // job id whose living parts are taken over, empty: none
+  std::string node;             // name of this node, empty: the machine's
+  TlsFiles tls;                 // by which we take part in jobs that invite us
 };
 
 // Lives on the loop's thread.
@@ -35,14 +40,31 @@ class Daemon {
 
   void Submit(const v1::SubmitRequest& request, Reply<v1::SubmitReply> reply);
   void Resume(const v1::ResumeRequest& request, Reply<v1::SubmitReply> reply);
+  void TakePart(const v1::TakePartRequest& request, PartFeed* feed);
+  // `caller`: literal address of the machine that asks.
+  void Invite(const v1::InviteRequest& request, const std::string& caller,
+              Reply<v1::InviteReply> reply);
+  void Leave(const v1::LeaveJobRequest& request, Reply<v1::LeaveJobReply> reply);
   v1::NodeDescription Describe() const;
 
  private:
-  absl::StatusOr<JobRunner::Job> MakeJob(v1::JobSpec spec) const;
-  absl::StatusOr<JobRunner::Job> LoadJob(const std::string& job_folder) const;
+  // What runs, and as whom we take part in it.
+  struct Task {
+    JobRunner::Job job;
+    NodeFacts facts;
+  };
+  absl::StatusOr<Task> MakeJob(v1::JobSpec spec, v1::NodePart part) const;
+  absl::StatusOr<Task> LoadJob(const std::string& job_folder) const;
+  Task TaskOf(const v1::JobSpec& spec, const v1::NodePart& part) const;
+  absl::Status CheckRoom(const std::string& job_id) const;
   void AdoptLivingJobs();
-  void Run(JobRunner::Job job, bool is_new, std::optional<Reply<v1::SubmitReply>> reply);
+  void AdoptLivingParts();
+  void Run(Task task, bool is_new, std::optional<Reply<v1::SubmitReply>> reply);
   void JobOver(const std::string& job_id);
+
+  // Parts in jobs whose coordinator is elsewhere (daemon_parts.cc).
+  absl::Status BeginPart(v1::NodePart part);
+  void Standing(const std::string& job_id, const v1::PartUpdate& update);
   void EndIfIdle();
 
   Loop* loop_;
@@ -50,6 +72,7 @@ class Daemon {
   const NodeFacts facts_;
   std::map<std::string, std::unique_ptr<JobRunner>> jobs_;
   std::set<std::string> never_began_;  // of jobs_: new, and answered with an error
+  std::map<std::string, std::unique_ptr<PartOwner>> owners_;  // of jobs_: coordinated elsewhere
 };
 
 }  // namespace trainctl

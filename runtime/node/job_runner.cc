@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/coordinator/worker_env.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/places.h"
+#include "runtime/base/text.h"
 
 namespace trainctl {
 namespace {
@@ -18,6 +20,10 @@ constexpr int kMaxFailedStarts = 3;
 constexpr Duration kQuick = seconds(10);
 constexpr Duration kFirstBackoff = milliseconds(10);
 constexpr Duration kMaxBackoff = seconds(1);
+// How long a coordinator on another node may be away: its machine may be starting again.
+constexpr Duration kLostPatience = seconds(60);
+// Between one refusal by our own coordinator and the next try.
+constexpr Duration kRefusedPause = seconds(5);
 
 v1::NodeMessage LeaseMessage(uint64_t request_id) {
   v1::NodeMessage message;
@@ -32,49 +38,63 @@ JobRunner::JobRunner(Loop* loop, NodeFacts facts, Job job, Callbacks callbacks)
       facts_(std::move(facts)),
       job_(std::move(job)),
       callbacks_(std::move(callbacks)),
-      shim_(loop,
-            {job_.job_id, job_.job_folder, ShimSocket(job_.job_id), job_.slots, job_.lease,
-             job_.gpus},
+      shim_(loop, {job_.job_id, job_.folder, job_.shim_socket, job_.slots, job_.lease, job_.gpus},
             facts_.incarnation,
             {[this](frame::Frame frame) { OnShimFrame(std::move(frame)); },
              [this](absl::string_view reason) { OnShimDead(reason); }, [this] { Over(); }}),
-      coordinator_(loop, job_.job_id, job_.job_folder, JobSocket(job_.job_id),
-                   {[this] {
-                      listening_ = true;
-                      JoinIfReady();
-                      TellIfListening();
-                    },
-                    [this] { EndJob("the job is over"); },
-                    [this](const absl::Status& why) {
-                      LogError(why.message());
-                      TellListening(why);
-                      EndJob("the job has no coordinator");
-                    }}),
       pulse_(job_.lease),
-      join_(loop, JobSocket(job_.job_id),
+      join_(loop, job_.coordinator.value_or(ServiceAddress::Unix(JobSocket(job_.job_id))),
             {[this] { return Opening(); }, [this](const v1::NodeOrder& order) { OnOrder(order); },
-             [this] { pulse_.Lost(); }}) {}
+             [this](const absl::Status& why) { OnStreamLost(why); },
+             [this](const absl::Status& why) { OnRefused(why); }}),
+      prober_(loop, facts_.machine, [this](const v1::AddressesReached& reached) {
+        v1::NodeMessage message;
+        *message.mutable_reached() = reached;
+        join_.Send(std::move(message));
+      }) {
+  if (job_.coordinator.has_value()) return;
+  coordinator_ = std::make_unique<CoordinatorProcess>(
+      loop, job_.job_id, job_.folder, JobSocket(job_.job_id),
+      CoordinatorProcess::Callbacks{[this] {
+                                      listening_ = true;
+                                      JoinIfReady();
+                                      TellIfListening();
+                                    },
+                                    [this] { EndJob("the job is over"); },
+                                    [this](const absl::Status& why) {
+                                      LogError(why.message());
+                                      TellListening(why);
+                                      EndJob("the job has no coordinator");
+                                    }});
+}
 
 JobRunner::~JobRunner() {
   loop_->Cancel(pulse_timer_);
   loop_->Cancel(shim_retry_);
+  loop_->Cancel(rejoin_timer_);
 }
 
 std::string JobRunner::job_socket() const { return JobSocket(job_.job_id); }
 
 void JobRunner::Begin() {
+  heard_at_ = Now();
   // The coordinator first: it takes longer to begin.
-  coordinator_.Begin();
+  if (coordinator_ != nullptr) {
+    coordinator_->Begin();
+  } else {
+    listening_ = true;
+  }
   if (ending_) return;
   if (shim_.Adopt().ok()) {
     shim_adopted_ = true;
     return TellIfListening();
   }
   shim_started_ = Now();
-  if (const absl::Status status = shim_.Start(); !status.ok()) {
-    TellListening(status);
-    coordinator_.Kill();
-  }
+  const absl::Status status = shim_.Start();
+  if (status.ok()) return;
+  if (coordinator_ == nullptr) return ShimFailed(false, status.message());
+  TellListening(status);
+  coordinator_->Kill();
 }
 
 void JobRunner::StartShim() {
@@ -95,9 +115,9 @@ void JobRunner::ShimFailed(bool began, absl::string_view why) {
 void JobRunner::GiveUp(absl::string_view why) {
   unfit_ = absl::StrCat("start what holds the workers (train-shim): ", why);
   LogError("job ", job_.job_id, " cannot run here: ", unfit_);
-  if (told_) return JoinIfReady();
+  if (told_ || coordinator_ == nullptr) return JoinIfReady();
   TellListening(absl::ResourceExhaustedError(unfit_));
-  coordinator_.Kill();
+  coordinator_->Kill();
 }
 
 void JobRunner::TellListening(const absl::Status& status) {
@@ -139,9 +159,13 @@ void JobRunner::ArmPulse() {
 
 void JobRunner::CheckPulse() {
   if (pulse_.hangs_at() <= Now()) {
-    LogWarning("the coordinator of job ", job_.job_id, " does not answer; it is replaced");
+    LogWarning("the coordinator of job ", job_.job_id, " does not answer",
+               coordinator_ != nullptr ? "; it is replaced" : "; dialling it again");
     pulse_.Ended();
-    return coordinator_.Replace();
+    if (coordinator_ != nullptr) return coordinator_->Replace();
+    // Its own daemon sees to it; here it may be the way to it that is dead.
+    join_.Close();
+    return JoinIfReady();
   }
   if (pulse_.ask_at() <= Now()) {
     join_.Send(LeaseMessage(0));
@@ -170,6 +194,9 @@ void JobRunner::OnShimFrame(frame::Frame frame) {
 
 void JobRunner::OnOrder(const v1::NodeOrder& order) {
   pulse_.Heard();
+  heard_at_ = Now();
+  if (standing_.standing() == v1::PartUpdate::JOINING) Stand(v1::PartUpdate::JOINED, "");
+  if (order.has_probe()) return prober_.Begin(order.probe());
   if (order.has_lease()) {
     if (order.lease().request_id() == 0) return;
     if (order.lease().request_id() == lease_request_) lease_request_ = 0;
@@ -178,10 +205,20 @@ void JobRunner::OnOrder(const v1::NodeOrder& order) {
     released_ = true;
     // The coordinator ends when we hang up. Not now: the stream is calling us.
     loop_->Post([this] { join_.Close(); });
+    if (coordinator_ == nullptr) {
+      standing_.set_outcome(order.release().outcome());
+      standing_.set_exit_status(order.release().exit_status());
+      Stand(v1::PartUpdate::OVER, order.release().reason());
+      return EndJob("the job is over");
+    }
   }
-  const std::optional<frame::Frame> frame = ToFrame(order);
+  std::optional<frame::Frame> frame = ToFrame(order);
   if (!frame.has_value()) return;
-  if (const auto* start = std::get_if<frame::StartEpoch>(&*frame)) state_.Ordered(*start);
+  if (auto* start = std::get_if<frame::StartEpoch>(&*frame)) {
+    if (!job_.env.empty()) start->env = ForOwnNode(start->env, job_.env);
+    if (!job_.cwd.empty()) start->cwd = job_.cwd;
+    state_.Ordered(*start);
+  }
   shim_.Send(*frame);
 }
 
@@ -196,6 +233,41 @@ void JobRunner::OnShimDead(absl::string_view reason) {
   ShimFailed(began, reason);
 }
 
+void JobRunner::Stand(v1::PartUpdate::Standing standing, absl::string_view reason) {
+  const bool final =
+      standing_.standing() == v1::PartUpdate::OVER || standing_.standing() == v1::PartUpdate::LEFT;
+  if (coordinator_ != nullptr || final) return;
+  standing_.set_standing(standing);
+  standing_.set_reason(ValidUtf8(reason));
+  const bool ends = standing == v1::PartUpdate::OVER || standing == v1::PartUpdate::LEFT;
+  if (!ends) callbacks_.on_standing(standing_);  // the end is told when nothing runs here any more
+}
+
+void JobRunner::OnStreamLost(const absl::Status& why) {
+  pulse_.Lost();
+  if (coordinator_ != nullptr || ending_ || absl::IsCancelled(why)) return;
+  const Duration patience = std::max<Duration>(kLostPatience, 3 * job_.lease);
+  if (Now() - heard_at_ < patience) return Stand(v1::PartUpdate::JOINING, why.message());
+  // Not now: the stream is calling us.
+  loop_->Post([this, patience, text = std::string(why.message())] {
+    Leave(absl::StrCat("the coordinator was not reached for ", ToSeconds(patience), " s: ", text));
+  });
+}
+
+void JobRunner::OnRefused(const absl::Status& why) {
+  LogWarning("job ", job_.job_id, " does not take this node: ", why.message());
+  if (coordinator_ != nullptr) {
+    rejoin_timer_ = loop_->After(kRefusedPause, [this] { JoinIfReady(); });
+    return;
+  }
+  loop_->Post([this, text = std::string(why.message())] { Leave(text); });
+}
+
+void JobRunner::Leave(const std::string& reason) {
+  Stand(v1::PartUpdate::LEFT, reason);
+  EndJob(reason);
+}
+
 void JobRunner::EndJob(absl::string_view reason) {
   if (std::exchange(ending_, true)) return;
   LogInfo("job ", job_.job_id, " ends here: ", reason);
@@ -205,7 +277,12 @@ void JobRunner::EndJob(absl::string_view reason) {
 }
 
 void JobRunner::Over() {
-  if (!std::exchange(over_, true)) callbacks_.on_over();
+  if (std::exchange(over_, true)) return;
+  if (coordinator_ == nullptr) {
+    Stand(v1::PartUpdate::LEFT, "another daemon has it");
+    callbacks_.on_standing(standing_);
+  }
+  callbacks_.on_over();
 }
 
 }  // namespace trainctl

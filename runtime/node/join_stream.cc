@@ -13,10 +13,17 @@ namespace {
 constexpr Duration kFirstBackoff = milliseconds(5);
 constexpr Duration kMaxBackoff = milliseconds(500);
 
+// Of those who answered. A loss, however often, is none.
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) || absl::IsAborted(status) ||
+         absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
+         absl::IsInvalidArgument(status);
+}
+
 }  // namespace
 
-JoinStream::JoinStream(Loop* loop, std::string socket, Callbacks callbacks)
-    : loop_(loop), socket_(std::move(socket)), callbacks_(std::move(callbacks)) {}
+JoinStream::JoinStream(Loop* loop, ServiceAddress coordinator, Callbacks callbacks)
+    : loop_(loop), coordinator_(std::move(coordinator)), callbacks_(std::move(callbacks)) {}
 
 JoinStream::~JoinStream() { Close(); }
 
@@ -27,7 +34,7 @@ void JoinStream::Close() {
   stream->on_message = nullptr;
   stream->on_closed = nullptr;
   stream->Cancel();
-  callbacks_.on_lost();
+  callbacks_.on_lost(absl::CancelledError("closed"));
 }
 
 void JoinStream::Open() {
@@ -38,7 +45,7 @@ void JoinStream::Open() {
 }
 
 void JoinStream::Dial() {
-  absl::StatusOr<DialledChannel> dialled = DialUnix(socket_);
+  absl::StatusOr<DialledChannel> dialled = trainctl::Dial(coordinator_);
   if (!dialled.ok()) return Lost(dialled.status());
   stream_ = new Stream(loop_);
   stream_->on_message = [this](const v1::NodeOrder& order) {
@@ -47,8 +54,7 @@ void JoinStream::Dial() {
   };
   stream_->on_closed = [this](const absl::Status& status) {
     stream_ = nullptr;
-    callbacks_.on_lost();
-    Lost(status);
+    Lost(ExplainCall(coordinator_, status));
   };
   // The call keeps the channel alive; the stub is needed to start it only.
   v1::JobService::NewStub(dialled->channel)->async()->Join(stream_->context(), stream_);
@@ -57,7 +63,9 @@ void JoinStream::Dial() {
 }
 
 void JoinStream::Lost(const absl::Status& why) {
-  LogInfo("the stream to ", socket_, " is lost: ", why.message());
+  LogInfo("the stream to ", coordinator_.ToString(), " is lost: ", why.message());
+  callbacks_.on_lost(why);
+  if (IsRefusal(why)) return callbacks_.on_refused(why);
   backoff_ = std::clamp<Duration>(backoff_ * 2, kFirstBackoff, kMaxBackoff);
   retry_ = loop_->After(backoff_, [this] { Dial(); });
 }

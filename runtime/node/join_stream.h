@@ -4,13 +4,13 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "proto/job.grpc.pb.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/time.h"
+#include "runtime/rpc/channel.h"
 #include "runtime/rpc/streams.h"
 
 namespace trainctl {
@@ -22,14 +22,17 @@ class JoinStream {
     // What to send first on a new stream: the node's full state, and what is told again.
     std::function<std::vector<v1::NodeMessage>()> opening;
     std::function<void(const v1::NodeOrder& order)> on_order;
-    std::function<void()> on_lost;  // the stream ended, by us too
+    // The stream ended (CANCELLED: by us), or could not begin.
+    std::function<void(const absl::Status& why)> on_lost;
+    // The coordinator, or the way to it, says no: trying again is the owner's decision.
+    std::function<void(const absl::Status& why)> on_refused;
   };
-  JoinStream(Loop* loop, std::string socket, Callbacks callbacks);
+  JoinStream(Loop* loop, ServiceAddress coordinator, Callbacks callbacks);
   ~JoinStream();
   JoinStream(const JoinStream&) = delete;
   JoinStream& operator=(const JoinStream&) = delete;
 
-  // Dials now unless a stream lives, and again after every loss, until Close.
+  // Dials now unless a stream lives, and again after every loss, until Close or a refusal.
   void Open();
   void Close();
   bool open() const { return stream_ != nullptr; }
@@ -42,7 +45,7 @@ class JoinStream {
   void Lost(const absl::Status& why);
 
   Loop* loop_;
-  const std::string socket_;
+  const ServiceAddress coordinator_;
   Callbacks callbacks_;
   Stream* stream_ = nullptr;  // deletes itself; detached before that
   Duration backoff_{0};

@@ -1,6 +1,7 @@
 // traind: the daemon of a node.
 #include <CLI/CLI.hpp>
 
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -8,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,17 +18,24 @@
 #include "runtime/base/flags.h"
 #include "runtime/base/log.h"
 #include "runtime/base/loop.h"
+#include "runtime/base/network.h"
 #include "runtime/base/places.h"
 #include "runtime/base/program.h"
 #include "runtime/base/status.h"
 #include "runtime/node/daemon.h"
 #include "runtime/node/node_service.h"
+#include "runtime/node/part.h"
+#include "runtime/rpc/tcp_listener.h"
 #include "runtime/rpc/unix_listener.h"
+#include "runtime/security/cluster_key.h"
+#include "runtime/security/tls_files.h"
 
 namespace trainctl {
 namespace {
 
 constexpr int kMaxListenTries = 100;
+// Port at which daemons listen for invitations unless another is chosen.
+constexpr int kDaemonPort = 7676;
 
 // A private daemon that ends removes the empty folder, perhaps before our socket is in it.
 absl::StatusOr<std::unique_ptr<UnixListener>> Listen(Loop* loop, const std::string& socket,
@@ -40,8 +49,37 @@ absl::StatusOr<std::unique_ptr<UnixListener>> Listen(Loop* loop, const std::stri
   }
 }
 
-absl::StatusOr<int> Run(const DaemonOptions& options, int ready_fd) {
+// Root's daemons run anybody's invitation as root, so their key must be the cluster's, made on
+// purpose.
+absl::StatusOr<std::string> KeyForListening(const Endpoint& endpoint) {
+  if (::geteuid() == 0 && ::access(SystemKeyPath().c_str(), F_OK) != 0 &&
+      !IsLoopbackAddress(endpoint.name)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "listen at ", endpoint.ToString(), ": there is no cluster key ", SystemKeyPath(),
+        ", so nobody could prove to be a node of ours; make one: trainctl key new"));
+  }
+  return ChooseKeyFile();
+}
+
+absl::StatusOr<std::unique_ptr<TcpListener>> ListenForPeers(Loop* loop, const Endpoint& endpoint,
+                                                            const DaemonOptions& options,
+                                                            grpc::Service* service) {
+  ASSIGN_OR_RETURN(
+      const TlsIdentity identity,
+      LoadIdentity(options.tls, PeerName::Node(ThisNode(options.node).node), kNodeValidity));
+  return TcpListener::Listen(loop, endpoint, identity, {service});
+}
+
+// `listen`: where other nodes may invite this one; empty: nowhere.
+absl::StatusOr<int> Run(DaemonOptions options, const std::string& listen, int ready_fd) {
   RETURN_IF_ERROR(MakePrivateFolder(options.state_folder));
+  Endpoint endpoint;
+  if (!listen.empty()) {
+    ASSIGN_OR_RETURN(endpoint, ParseEndpoint(listen, kDaemonPort));
+    if (options.tls.certificate.empty() && options.tls.key.empty()) {
+      ASSIGN_OR_RETURN(options.tls.key, KeyForListening(endpoint));
+    }
+  }
   Loop loop;
   for (const int signo : {SIGTERM, SIGINT}) {
     // Jobs live on: their shims wait for the next daemon.
@@ -50,6 +88,11 @@ absl::StatusOr<int> Run(const DaemonOptions& options, int ready_fd) {
   Daemon daemon(&loop, options);
   NodeServiceImpl service(&loop, &daemon);
   ASSIGN_OR_RETURN(std::unique_ptr<UnixListener> listener, Listen(&loop, options.socket, &service));
+  PeerServiceImpl peer_service(&loop, &daemon);
+  std::unique_ptr<TcpListener> peer_listener;
+  if (!listen.empty()) {
+    ASSIGN_OR_RETURN(peer_listener, ListenForPeers(&loop, endpoint, options, &peer_service));
+  }
   RETURN_IF_ERROR(daemon.Begin());
   TellReady(ready_fd, absl::OkStatus());
   const int status = loop.Run();
@@ -71,7 +114,10 @@ int Main(int argc, char** argv) {
       "/tmp/trainctl-1000/traind.sock",
       "traind"};
   app.set_version_flag("--version", absl::StrCat("traind ", TRAINCTL_VERSION));
-  DaemonOptions options{DaemonSocket(), StateFolder(), false, ""};
+  DaemonOptions options;
+  options.socket = DaemonSocket();
+  options.state_folder = StateFolder();
+  std::string listen;
   int ready_fd = -1;
   app.add_option("--socket", options.socket, "listen at this unix socket")
       ->capture_default_str()
@@ -82,10 +128,30 @@ int Main(int argc, char** argv) {
   app.add_flag("--private", options.private_daemon, "run one job and end with it");
   app.add_option("--adopt", options.adopt, "take over this job, whose daemon died (with --private)")
       ->type_name("JOB");
+  app.add_option("--node", options.node, "name of this node (default: the machine's)")
+      ->type_name("NAME");
+  app.add_option("--listen", listen,
+                 "let coordinators of other nodes that have the key invite this one to jobs "
+                 "(default port 7676)")
+      ->type_name("ADDR[:PORT]");
+  app.add_option("--key", options.tls.key,
+                 "cluster key (default: root's /etc/trainctl/cluster.key, else the user's own)")
+      ->type_name("FILE");
+  auto* certificate = app.add_option("--tls-cert", options.tls.certificate,
+                                     "certificate of this node, instead of a cluster key")
+                          ->type_name("FILE");
+  auto* private_key =
+      app.add_option("--tls-key", options.tls.private_key, "its private key")->type_name("FILE");
+  auto* authority = app.add_option("--tls-ca", options.tls.authority,
+                                   "whoever has a certificate from here is a node of ours")
+                        ->type_name("FILE");
+  certificate->needs(private_key)->needs(authority);
+  private_key->needs(certificate);
+  authority->needs(certificate);
   app.add_option("--ready-fd", ready_fd, "write one line to this descriptor when listening")
       ->type_name("FD");
   if (const std::optional<int> ended = ParseFlags(app, argc, argv)) return *ended;
-  const absl::StatusOr<int> status = Run(options, ready_fd);
+  const absl::StatusOr<int> status = Run(std::move(options), listen, ready_fd);
   if (status.ok()) return *status;
   LogError(status.status().message());
   TellReady(ready_fd, status.status());

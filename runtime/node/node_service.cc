@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/rpc/channel.h"
 #include "runtime/rpc/reply.h"
 
 namespace trainctl {
@@ -27,12 +28,40 @@ grpc::ServerUnaryReactor* NodeServiceImpl::Resume(grpc::CallbackServerContext* c
   return reactor;
 }
 
+grpc::ServerWriteReactor<v1::PartUpdate>* NodeServiceImpl::TakePart(
+    grpc::CallbackServerContext*, const v1::TakePartRequest* request) {
+  auto* feed = new PartFeed(loop_);
+  loop_->Post([this, feed, wanted = *request] { daemon_->TakePart(wanted, feed); });
+  return feed;
+}
+
+grpc::ServerUnaryReactor* NodeServiceImpl::LeaveJob(grpc::CallbackServerContext* context,
+                                                    const v1::LeaveJobRequest* request,
+                                                    v1::LeaveJobReply* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([this, request, reply = Reply<v1::LeaveJobReply>(reactor, response)]() mutable {
+    daemon_->Leave(*request, std::move(reply));
+  });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* NodeServiceImpl::DescribeNode(grpc::CallbackServerContext* context,
                                                         const v1::DescribeNodeRequest*,
                                                         v1::NodeDescription* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   loop_->Post([this, reply = Reply<v1::NodeDescription>(reactor, response)]() mutable {
     reply.Send(daemon_->Describe());
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* PeerServiceImpl::Invite(grpc::CallbackServerContext* context,
+                                                  const v1::InviteRequest* request,
+                                                  v1::InviteReply* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([this, request, caller = LiteralOf(context->peer()),
+               reply = Reply<v1::InviteReply>(reactor, response)]() mutable {
+    daemon_->Invite(*request, caller, std::move(reply));
   });
   return reactor;
 }

@@ -19,9 +19,28 @@ class NodeServiceImpl final : public v1::NodeService::CallbackService {
   grpc::ServerUnaryReactor* Resume(grpc::CallbackServerContext* context,
                                    const v1::ResumeRequest* request,
                                    v1::SubmitReply* response) override;
+  grpc::ServerWriteReactor<v1::PartUpdate>* TakePart(grpc::CallbackServerContext* context,
+                                                     const v1::TakePartRequest* request) override;
+  grpc::ServerUnaryReactor* LeaveJob(grpc::CallbackServerContext* context,
+                                     const v1::LeaveJobRequest* request,
+                                     v1::LeaveJobReply* response) override;
   grpc::ServerUnaryReactor* DescribeNode(grpc::CallbackServerContext* context,
                                          const v1::DescribeNodeRequest* request,
                                          v1::NodeDescription* response) override;
+
+  Loop* loop_;
+  Daemon* daemon_;
+};
+
+// What other nodes may ask, over TCP.
+class PeerServiceImpl final : public v1::PeerService::CallbackService {
+ public:
+  PeerServiceImpl(Loop* loop, Daemon* daemon) : loop_(loop), daemon_(daemon) {}
+
+ private:
+  grpc::ServerUnaryReactor* Invite(grpc::CallbackServerContext* context,
+                                   const v1::InviteRequest* request,
+                                   v1::InviteReply* response) override;
 
   Loop* loop_;
   Daemon* daemon_;

@@ -177,7 +177,14 @@ v1::NodeMessage StateMessage(const NodeFacts& facts, int slots, const std::strin
   v1::NodeState* m = message.mutable_state();
   m->set_node(facts.node);
   m->set_incarnation(facts.incarnation);
-  m->set_address(facts.address);
+  m->set_machine(facts.machine);
+  for (const InterfaceAddress& own : facts.addresses) {
+    v1::NodeAddress* address = m->add_addresses();
+    address->set_interface(own.interface);
+    address->set_address(own.address);
+  }
+  m->set_topology(ValidUtf8(facts.topology));
+  if (facts.node_rank >= 0) m->set_node_rank(facts.node_rank);
   m->set_cores(facts.cores);
   m->set_slots(unfit.empty() ? slots : 0);
   m->set_unfit(ValidUtf8(unfit));

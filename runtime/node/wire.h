@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "proto/job.pb.h"
+#include "runtime/base/network.h"
 #include "runtime/local/frames.h"
 #include "runtime/node/node_state.h"
 
@@ -17,7 +19,10 @@ namespace trainctl {
 struct NodeFacts {
   std::string node;  // unique within the job
   int64_t incarnation = 0;
-  std::string address;  // where other nodes reach it
+  std::string machine;  // the same for all daemons of one machine, as the network sees it
+  std::vector<InterfaceAddress> addresses;  // where other nodes may reach it, the best first
+  std::string topology;
+  int node_rank = -1;  // asked for; -1: any
   int cores = 1;
 };
 

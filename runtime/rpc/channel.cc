@@ -7,6 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/status.h"
 #include "runtime/rpc/limits.h"
@@ -43,6 +45,18 @@ absl::StatusOr<DialledChannel> Dial(const ServiceAddress& address) {
                                 ChannelTls(address.identity, ExpectNode(address.node)),
                                 NetworkChannelArguments()),
       0};
+}
+
+std::string LiteralOf(absl::string_view peer) {
+  if (!absl::ConsumePrefix(&peer, "ipv4:") && !absl::ConsumePrefix(&peer, "ipv6:")) return "";
+  // gRPC escapes the brackets of IPv6.
+  std::string text = absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}});
+  const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(text, 0);
+  if (!endpoint.ok()) return "";
+  absl::string_view name = endpoint->name;
+  // What an IPv4 caller is called on a socket for both kinds.
+  absl::ConsumePrefix(&name, "::ffff:");
+  return std::string(name);
 }
 
 absl::Status ExplainCall(const ServiceAddress& address, const absl::Status& status) {

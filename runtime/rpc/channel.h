@@ -8,7 +8,9 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/network.h"
 #include "runtime/security/authority.h"
 
@@ -38,6 +40,8 @@ absl::StatusOr<DialledChannel> Dial(const ServiceAddress& address);
 // believe each other, and the message says how to mend it; trying again is of no use. Anything else
 // stays as it is.
 absl::Status ExplainCall(const ServiceAddress& address, const absl::Status& status);
+// The literal address in what gRPC calls a peer ("ipv4:10.0.0.1:4711"); empty if it is none.
+std::string LiteralOf(absl::string_view peer);
 absl::StatusOr<DialledChannel> DialUnix(const std::string& path);
 
 }  // namespace trainctl

@@ -77,6 +77,7 @@ class ServerSender : public Reactor {
 
  protected:
   Loop* loop() { return loop_; }
+  bool finishing() const { return finishing_; }
   void Cancelled() {
     if (finished_ || std::exchange(cancelled_, true)) return;
     if (on_cancel) on_cancel();
@@ -136,6 +137,8 @@ class ServerStream final : public ServerSender<grpc::ServerBidiReactor<In, Out>,
   void OnReadDone(bool ok) override {
     this->loop()->Post([this, ok] {
       if (!ok) return this->Cancelled();
+      // gRPC may have let go of a call that was ended, and nothing of it is wanted any more.
+      if (this->finishing()) return;
       // Read on first: the callback may end the call.
       In message;
       message.Swap(&in_);

@@ -89,12 +89,16 @@ int Main(int argc, char** argv) {
       "data.",
       "train-worker");
   std::string config_path;
+  std::string config_text;
   TrainerOptions options;
-  app.add_option("--config", config_path, "the job file's sections train and checkpoint, as JSON")
-      ->required();
+  auto* path = app.add_option("--config", config_path,
+                              "file with the job file's sections train and checkpoint, as JSON");
+  app.add_option("--config-text", config_text, "the same, for nodes that do not share the file")
+      ->excludes(path);
   app.add_option("--loss-file", options.loss_file, "append the loss of every step here (rank 0)");
   if (const std::optional<int> ended = ParseFlags(app, argc, argv)) return *ended;
-  const absl::StatusOr<TrainConfig> config = ReadConfig(config_path);
+  const absl::StatusOr<TrainConfig> config =
+      config_text.empty() ? ReadConfig(config_path) : ParseTrainConfig(config_text);
   if (!config.ok()) {
     Tell(config.status());
     return kUsersToMend;

@@ -5,8 +5,9 @@ import pathlib
 import subprocess
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "process/cli"))
-import sandbox  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "cluster"))
+import nodes  # noqa: E402
+from nodes import sandbox  # noqa: E402
 from sandbox import expect, lines_of  # noqa: E402
 
 PYTHON = "/usr/bin/python3"
@@ -34,6 +35,18 @@ def ddp_script_runs_and_a_kill_changes_nothing(s):
     expect(killed, 0, "KILL")
     assert lines_of(killed.stdout, 0)[:2] == ["start at 0", "start at 10"], killed.stdout
     assert parameters_of(killed) == parameters_of(undisturbed)
+
+
+def ddp_on_two_nodes_gives_what_one_gives(s):
+    script = str(SCRIPTS / "ddp_train.py")
+    alone = launch(s, script, "--checkpoint", "a.pt")
+    expect(alone, 0)
+    cluster = nodes.Loopback(s, 2)
+    pair = cluster.start_all("--max-restarts", "1", script, "--checkpoint", "b.pt", "--die-at", "13", env=ENV)
+    nodes.expect_all(pair, 0, TORCH_DEADLINE_S)
+    assert lines_of(pair[0].out, 0)[:2] == ["start at 0", "start at 10"], cluster.shown()
+    last = [line for line in lines_of(pair[0].out, 0) if line.startswith("parameters ")]
+    assert last == [parameters_of(alone)], cluster.shown()
 
 
 def exception_comes_through_error_json(s):

@@ -18,9 +18,9 @@ def unknown_flag_suggests_the_nearest(s):
 
 
 def flags_of_later_versions_are_refused(s):
-    for flag in ("--spares", "--tls-cert", "--scheduler", "--nodes"):
+    for flag in ("--gpus", "--scheduler", "--numa-binding"):
         expect(s.run("launch", flag, "x", "/bin/true"), 2, f"unknown flag {flag}")
-    expect(s.run("launch", "--nnodes", "2", "/bin/true"), 2, "one node only")
+    expect(s.run("launch", "--nnodes", "2", "/bin/true"), 2, "--rdzv-endpoint HOST:PORT")
 
 
 def missing_program_is_found_before_anything_starts(s):

@@ -100,7 +100,18 @@ TEST(JobFile, RefusesValuesOutOfRange) {
   EXPECT_THAT(Refusal(With("micro: 64", "micro: 512")), HasSubstr("is larger than global"));
   EXPECT_THAT(Refusal(With("every: 200 steps", "every: 5 minutes")), HasSubstr("checkpoint.every"));
   EXPECT_THAT(Refusal(With("10 in 1h", "often")), HasSubstr("restart.window"));
-  EXPECT_THAT(Refusal(With("{workers: 2}", "{max: 2}")), HasSubstr("one node"));
+  EXPECT_THAT(Refusal(With("{workers: 2}", "{min: 3, max: 2}")), HasSubstr("less than min"));
+  EXPECT_THAT(Refusal(With("{workers: 2}", "{max: 0}")), HasSubstr("nodes.max"));
+}
+
+TEST(JobFile, NamesItsNodes) {
+  const absl::StatusOr<JobFile> file = ParseJobFile(
+      With("{workers: 2}", "{hosts: \"n[1-4]\", min: 2, max: 4, spares: 1, workers: gpu}"), "j");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->hosts, "n[1-4]");
+  EXPECT_EQ(file->nnodes, "2:4");
+  EXPECT_EQ(file->spares, "1");
+  EXPECT_EQ(file->workers, "gpu");
 }
 
 TEST(JobFile, WantsExactlyOneThingToRun) {

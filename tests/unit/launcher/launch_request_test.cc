@@ -8,6 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/unit/scratch.h"
+
 namespace trainctl {
 namespace {
 
@@ -116,14 +118,61 @@ TEST(LaunchRequest, CountsWorkers) {
   }
 }
 
-TEST(LaunchRequest, RefusesSeveralNodes) {
+TEST(LaunchRequest, TellsTheSpecOfOtherNodes) {
   LaunchFlags flags = Flags({"/bin/true"});
   flags.nnodes = "1:2";
-  EXPECT_THAT(Refusal(flags), HasSubstr("one node only"));
-  flags.nnodes = "1:1";
-  EXPECT_TRUE(MergeLaunch(flags, nullptr, Somewhere()).ok());
-  flags.node_rank = "1";
+  EXPECT_THAT(Refusal(flags), HasSubstr("--rdzv-endpoint"));
+  flags.rdzv_endpoint = "h:29400";
+  flags.node_rank = "0";
+  flags.nproc_per_node = "cpu";
+  const LaunchRequest request = MergeLaunch(flags, nullptr, Somewhere()).value();
+  EXPECT_EQ(request.spec.min_nodes, 1);
+  EXPECT_EQ(request.spec.max_nodes, 2);
+  EXPECT_EQ(request.spec.listen, "h:29400");
+  EXPECT_EQ(request.spec.claim, "/bin/true");
+  EXPECT_EQ(request.spec.workers_per_node, kEverySlot);
+  EXPECT_EQ(request.role.part.slots, 12);
+  flags.node_rank = "2";
   EXPECT_THAT(Refusal(flags), HasSubstr("--node-rank"));
+}
+
+TEST(LaunchRequest, TakesNodesFromAListAFileOrTheJobFile) {
+  Scratch scratch;
+  Surroundings place = Somewhere();
+  place.is_own_name = [](const std::string& name) { return name == "n2"; };
+  LaunchFlags flags = Flags({"/bin/true"});
+  flags.nodes = "n[1-3]:2";
+  const LaunchRequest listed = MergeLaunch(flags, nullptr, place).value();
+  EXPECT_THAT(listed.spec.nodes, ElementsAre("n1", "n2", "n3"));
+  EXPECT_THAT(listed.spec.node_slots, ElementsAre(2, 2, 2));
+  EXPECT_EQ(listed.spec.daemon_port, 7676);
+  EXPECT_EQ(listed.spec.max_nodes, 3);
+  flags.nproc_per_node = "2";
+  EXPECT_THAT(std::string(MergeLaunch(flags, nullptr, place).status().message()),
+              HasSubstr("--nodes gives slots"));
+  flags.nproc_per_node.reset();
+  scratch.Write("nodes", "n1\nn2  # here\nn3\n");
+  flags.nodes = scratch.File("nodes");
+  flags.nnodes = "2";
+  flags.daemon_port = "7000";
+  const LaunchRequest from_file = MergeLaunch(flags, nullptr, place).value();
+  EXPECT_EQ(from_file.spec.max_nodes, 2);
+  EXPECT_EQ(from_file.spec.spares, 1);
+  EXPECT_EQ(from_file.spec.daemon_port, 7000);
+  flags.nodes = "n[1-";
+  EXPECT_THAT(std::string(MergeLaunch(flags, nullptr, place).status().message()),
+              HasSubstr("--nodes: list of nodes"));
+}
+
+TEST(LaunchRequest, CertificatesComeInThrees) {
+  LaunchFlags flags = Flags({"/bin/true"});
+  flags.tls_cert = "c.pem";
+  EXPECT_THAT(Refusal(flags), HasSubstr("go together"));
+  flags.tls_key = "k.pem";
+  flags.tls_ca = "a.pem";
+  EXPECT_EQ(MergeLaunch(flags, nullptr, Somewhere())->tls.certificate, Somewhere().cwd + "/c.pem");
+  flags.key = "x";
+  EXPECT_THAT(Refusal(flags), HasSubstr("give one of them"));
 }
 
 TEST(LaunchRequest, AcceptsTorchrunsRendezvousFlags) {

@@ -56,7 +56,7 @@ Variables SlurmStep() {
 TEST(Schedulers, ATaskOfSlurmKnowsItsNodeAndAllOthers) {
   const NodeIdentity identity = Identity(SlurmStep());
   EXPECT_EQ(identity.scheduler, "Slurm");
-  EXPECT_EQ(identity.job_id, "4711");
+  EXPECT_EQ(identity.job_id, "4711.0");
   EXPECT_EQ(identity.node_rank, 1);
   EXPECT_EQ(identity.node_count, 3);
   EXPECT_EQ(identity.node, "n2");

@@ -13,7 +13,7 @@ using testing::IsEmpty;
 constexpr Instant kNow{1'000'000'000};
 
 ConnectBack::Peer Peer(const std::string& name, const std::vector<std::string>& addresses) {
-  ConnectBack::Peer peer{name, {}, 29500};
+  ConnectBack::Peer peer{name, {}, 29500, ""};
   for (const std::string& address : addresses) peer.addresses.push_back({"eth0", address});
   return peer;
 }

@@ -187,5 +187,28 @@ TEST(WorkerEnv, AVirtualLocalRankIsZeroWithOneVisibleDevice) {
               Contains("CUDA_VISIBLE_DEVICES=1"));
 }
 
+TEST(WorkerEnv, OfANodeWhereTheUserTypedTheCommandIsItsOwn) {
+  const std::vector<std::string> planned = {"GLOO_SOCKET_IFNAME=eth0", "HEAD_ONLY=1",
+                                            "MASTER_ADDR=10.0.0.1",    "OMP_NUM_THREADS=4",
+                                            "TRAINCTL_JOB_ID=j",       "USER_SAYS=head"};
+  const std::vector<std::string> own = {"MASTER_ADDR=old", "NOTIFY_SOCKET=/s", "OMP_NUM_THREADS=2",
+                                        "USER_SAYS=here"};
+  EXPECT_THAT(ForOwnNode(planned, own),
+              ::testing::ElementsAre("GLOO_SOCKET_IFNAME=eth0", "MASTER_ADDR=10.0.0.1",
+                                     "OMP_NUM_THREADS=2", "TRAINCTL_JOB_ID=j", "USER_SAYS=here"));
+}
+
+// What the plan sets must be known as its own.
+TEST(WorkerEnv, EveryPlannedVariableHasAnOwner) {
+  JobSpec spec;
+  spec.command = {"p"};
+  EpochFormed epoch;
+  epoch.nodes = {{"n1", "", "127.0.0.1", 0, 1}};
+  epoch.master_address = "127.0.0.1";
+  for (const std::string& entry : PlanWorkers(spec, epoch, "n1", 1).env) {
+    EXPECT_NE(OwnerOf(entry.substr(0, entry.find('='))), VariableOwner::kUser) << entry;
+  }
+}
+
 }  // namespace
 }  // namespace trainctl
