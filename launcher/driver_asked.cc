@@ -1,0 +1,76 @@
+// What front ends and nodes that are to come ask of a job.
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/driver.h"
+#include "launcher/wire.h"
+#include "runtime/base/clock.h"
+
+namespace trainctl {
+
+void Driver::AddWatcher(WatchFeed* feed, const v1::WatchRequest& request) {
+  watchers_.Add(feed, request);
+  WatcherCame();
+}
+
+v1::JobState Driver::State() const {
+  JobDescription description;
+  description.job_id = spec_.job_id;
+  description.name = spec_.name;
+  description.view = coordinator_.View(Now());
+  description.job_folder = spec_.job_folder;
+  description.log_folder = spec_.log_folder;
+  description.checkpoint_folder = spec_.checkpoint_folder;
+  description.coordinator_pid = ::getpid();
+  description.detached = spec_.orphan_timeout < Duration(0);
+  for (const auto& [rank, worker] : workers_) description.workers.push_back(worker);
+  return ToProto(description);
+}
+
+absl::StatusOr<v1::EnlistReply> Driver::Enlist(const v1::EnlistRequest& request) const {
+  const auto refuse = [this](absl::string_view why) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", spec_.job_id, " coordinates at ", spec_.listen, ", and ", why));
+  };
+  if (outcome_.has_value()) return refuse("it is over");
+  if (request.claim() != spec_.claim) {
+    return refuse(absl::StrCat("it is ", spec_.claim, ", not ", request.claim().substr(0, 200),
+                               ": give each job an endpoint of its own"));
+  }
+  if (request.min_nodes() != spec_.min_nodes || request.max_nodes() != spec_.max_nodes) {
+    return refuse(absl::StrCat("it has --nnodes ", spec_.min_nodes, ":", spec_.max_nodes,
+                               ", this command says ", request.min_nodes(), ":",
+                               request.max_nodes(), "; give the same on every node"));
+  }
+  v1::EnlistReply reply;
+  reply.set_job_id(spec_.job_id);
+  reply.set_head(spec_.head);
+  reply.set_lease_ns(spec_.lease.count());
+  reply.set_orphan_timeout_ns(spec_.orphan_timeout.count());
+  return reply;
+}
+
+std::vector<std::string> Driver::NodesAway() const {
+  std::vector<std::string> away;
+  for (const std::string& node : spec_.nodes) {
+    if (!nodes_.Has(node)) away.push_back(node);
+  }
+  return away;
+}
+
+void Driver::Stop(const StopAsked& order) { Tell(order); }
+
+absl::Status Driver::Signal(int signo) {
+  const JobView view = coordinator_.View(Now());
+  if (view.phase != JobPhase::kRunning && view.phase != JobPhase::kStarting) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no worker runs to send a signal to: ", view.explain));
+  }
+  v1::NodeOrder order;
+  order.mutable_signal()->set_epoch(view.epoch.value);
+  order.mutable_signal()->set_signo(signo);
+  nodes_.SendToAll(order);
+  return absl::OkStatus();
+}
+
+}  // namespace trainctl
