@@ -83,6 +83,7 @@ struct CurrentEpoch {
   trainctl::Step total_steps;
   bool found_damage = false;
   std::set<trainctl::Step> rejected;       // by its workers, as they loaded
+  std::set<std::string> lost;              // nodes, in an earlier term
   bool save_asked = false;                 // by us, to be able to change its nodes
   std::unique_ptr<WorkerPlanner> planner;  // made when first needed
 
@@ -138,6 +139,7 @@ class CoordinatorState {
   void ReplayOne(const NodeDrained& record);
   void ReplayOne(const Stopping& record);
   void ReplayOne(const Finished& record);
+  void ReplayOne(const NodeLost& record);
   void ResumeAfterReplay();
 
   // nodes.cc

@@ -218,7 +218,7 @@ NodeView CoordinatorState::ViewOf(const Node& node) const {
   } else if (node.drained) {
     view.reason = "drained";
   } else {
-    view.reason = node.avoided;
+    view.reason = node.unfit.empty() ? node.avoided : node.unfit;
   }
   return view;
 }

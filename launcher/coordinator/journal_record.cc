@@ -146,6 +146,11 @@ void Visit(Archive& a, T& v) {
   VisitAll(a, v.outcome, v.wall_ns);
 }
 
+template <typename Archive, Same<NodeLost> T>
+void Visit(Archive& a, T& v) {
+  VisitAll(a, v.epoch, v.node, v.wall_ns);
+}
+
 template <size_t kIndex = 0>
 bool DecodeAlternative(size_t type, Reader& reader, JournalRecord& record) {
   if constexpr (kIndex < std::variant_size_v<JournalRecord>) {

@@ -129,10 +129,16 @@ struct Finished {
   Outcome outcome;
   int64_t wall_ns = 0;
 };
+// Its lease ended: nothing of the epoch runs there any more, whatever it is told.
+struct NodeLost {
+  Epoch epoch;
+  std::string node;
+  int64_t wall_ns = 0;
+};
 
 using JournalRecord = std::variant<TermStarted, EpochFormed, EpochStarted, EpochCondemned,
                                    EpochReplaced, CommitGranted, CheckpointCommitted,
-                                   CheckpointDropped, NodeDrained, Stopping, Finished>;
+                                   CheckpointDropped, NodeDrained, Stopping, Finished, NodeLost>;
 
 std::string EncodeRecord(const JournalRecord& record);
 // DATA_LOSS if the bytes are no record of this version.

@@ -198,14 +198,15 @@ void Membership::ToldToStart(const std::string& name, Epoch epoch) {
   Answer(*node);
 }
 
-void Membership::ExpectEpoch(const EpochFormed& epoch) {
+void Membership::ExpectEpoch(const EpochFormed& epoch, const std::set<std::string>& lost) {
   for (size_t seat = 0; seat < epoch.nodes.size(); ++seat) {
     const NodeShare& share = epoch.nodes[seat];
     Node& node = FindOrMake(share.node);
     node.machine = share.machine;
     node.addresses = {{"", share.address}};
     node.left_reason = "the coordinator restarted";
-    node.part = Part::kStarting;
+    node.lost = lost.contains(share.node);
+    node.part = node.lost ? Part::kLost : Part::kStarting;
     node.seat = static_cast<int>(seat);
     node.gone = false;
     Changed(node);
@@ -329,7 +330,8 @@ NodeStanding Membership::StandingOf(const Node& node) const {
   }
   if (!node.gone) return NodeStanding::kFenced;
   if (node.drained) return NodeStanding::kDrained;
-  return node.avoided.empty() ? NodeStanding::kReady : NodeStanding::kUnfit;
+  const bool fit = node.unfit.empty() && node.avoided.empty();
+  return fit ? NodeStanding::kReady : NodeStanding::kUnfit;
 }
 
 void Membership::Changed(Node& node) {
@@ -338,7 +340,7 @@ void Membership::Changed(Node& node) {
     flag = value;
     value ? ++count : --count;
   };
-  const bool here_and_empty = node.connected && node.gone && !node.drained;
+  const bool here_and_empty = node.connected && node.gone && !node.drained && node.unfit.empty();
   set(node.usable_, here_and_empty && WorkersOn(node) > 0, usable_);
   set(node.starting_, node.part == Part::kStarting, starting_);
   set(node.drained_member_, node.drained && node.holds_workers(), drained_members_);

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <list>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -117,7 +118,8 @@ class Membership {
   void BeginEpoch(const EpochFormed& epoch);
   void ToldToStart(const std::string& name, Epoch epoch);  // once more
   // After a replay: the nodes of the epoch are not here yet and may live on for a whole lease.
-  void ExpectEpoch(const EpochFormed& epoch);
+  // But for those that were lost before.
+  void ExpectEpoch(const EpochFormed& epoch, const std::set<std::string>& lost);
   void MarkStarted(const std::string& name, int reserved_port);
   void MarkGone(const std::string& name);
   void MarkDrained(const std::string& name, bool drained);

@@ -112,6 +112,7 @@ void CoordinatorState::EndLeases() {
   while (const Node* node = members_.EndOneLease()) {
     if (lost.empty()) why = WhyLost(*node);
     lost.push_back(node->name);
+    Persist(NodeLost{epoch(), node->name, wall_ns_});
     StopOn(*node, Duration(0));
   }
   if (lost.empty()) return;

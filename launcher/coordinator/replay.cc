@@ -63,6 +63,10 @@ void CoordinatorState::ReplayOne(const Stopping& record) {
 
 void CoordinatorState::ReplayOne(const Finished& record) { phase_ = Ended{record.outcome}; }
 
+void CoordinatorState::ReplayOne(const NodeLost& record) {
+  if (epoch_ && record.epoch == epoch()) epoch_->lost.insert(record.node);
+}
+
 void CoordinatorState::ResumeAfterReplay() {
   const Duration offset(now_.ns - wall_ns_);
   policy_.Shift(offset, now_);
@@ -78,11 +82,15 @@ void CoordinatorState::ResumeAfterReplay() {
   if (!epoch_) return BecomeForming("the job was submitted", Duration(0));
   Say(Announce::Level::kInfo, absl::StrCat("the coordinator restarted from its journal (term ",
                                            term_.value, ", epoch ", epoch().value, ")"));
-  members_.ExpectEpoch(epoch_->formed);
+  members_.ExpectEpoch(epoch_->formed, epoch_->lost);
   if (auto* draining = std::get_if<Draining>(&phase_)) {
     draining->patience = now_ + spec_.grace + spec_.lease;
-  } else {
-    OpenEpochStore();  // the shims publish again what their workers had published
+    return TryEndDraining();  // every node may be one that was lost
+  }
+  OpenEpochStore();  // the shims publish again what their workers had published
+  // The journal was torn between the loss and what follows from it.
+  if (!epoch_->lost.empty()) {
+    Condemn(JudgeLostNode(epoch(), *epoch_->lost.begin(), "its lease ended"));
   }
 }
 

@@ -54,6 +54,9 @@ struct RecordPrinter {
   std::string operator()(const NodeDrained& r) const {
     return absl::StrCat(r.drained ? "drained " : "undrained ", r.node);
   }
+  std::string operator()(const NodeLost& r) const {
+    return absl::StrCat("lost ", r.node, " epoch=", r.epoch.value);
+  }
   std::string operator()(const EpochCondemned& r) const {
     return absl::StrCat("condemned epoch=", r.epoch.value, " class=\"",
                         FailureClassName(r.failure.failure_class), "\" rank=", r.failure.rank,

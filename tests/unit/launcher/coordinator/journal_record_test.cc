@@ -33,6 +33,7 @@ std::vector<JournalRecord> OneOfEach() {
           EpochCondemned{Epoch(1), AFailure(), 55, Step(66)},
           EpochReplaced{Epoch(1), "why", 55, Step(66)},
           NodeDrained{"n1", true, 77},
+          NodeLost{Epoch(1), "n1", 77},
           CommitGranted{Epoch(1), Step(77)},
           CheckpointCommitted{Epoch(1), Step(77)},
           CheckpointDropped{Step(10), true, "damaged"},
