@@ -1,3 +1,7 @@
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -12,6 +16,7 @@
 #include "launcher/job_lookup.h"
 #include "launcher/node_client.h"
 #include "launcher/update_json.h"
+#include "runtime/base/errno_status.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/file.h"
 #include "runtime/base/places.h"
@@ -58,8 +63,19 @@ absl::StatusOr<PrivateDaemon> StartAdoptingDaemon(const KnownJob& job) {
   return daemon;
 }
 
+// Of several who take a job over at once, one does it; the others attach to what it started.
+absl::StatusOr<Fd> LockFolder(const std::string& folder) {
+  Fd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("open ", folder));
+  while (flock(fd.get(), LOCK_EX) < 0) {
+    if (errno != EINTR) return ErrnoStatus(errno, absl::StrCat("lock ", folder));
+  }
+  return fd;
+}
+
 // Makes sure that the job has a coordinator, and a daemon that watches it.
 absl::StatusOr<Revived> Revive(const KnownJob& job, const std::optional<std::string>& address) {
+  ASSIGN_OR_RETURN(const Fd lock, LockFolder(job.folder));
   Revived revived;
   if (CoordinatorListens(job.id)) {
     revived.job = StartedJob{job.id, job.folder, JobSocket(job.id)};

@@ -65,6 +65,7 @@ Daemon::Daemon(Loop* loop, DaemonOptions options)
 absl::Status Daemon::Begin() {
   if (!options_.adopt.empty()) {
     ASSIGN_OR_RETURN(Task task, LoadJob(JobFolder(options_.state_folder, options_.adopt)));
+    SetOwner(task.job.folder, options_.socket);
     Run(std::move(task), false, std::nullopt);
   } else if (!options_.private_daemon) {
     AdoptLivingJobs();

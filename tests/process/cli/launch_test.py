@@ -314,4 +314,20 @@ def job_whose_processes_all_died_is_taken_over(s):
     assert lines_of(out, 0)[-1] == "finished", (out, err)
 
 
+def job_that_two_take_over_at_once_runs_once(s):
+    program = s.shell("while [ ! -e go ]; do sleep 0.05; done; echo finished\n")
+    s.run("submit", "--name", "lost", program)
+    wait_until(lambda: "running" in s.run("status", "lost").stdout, "the job runs")
+    s.kill_everything()
+    wait_until(lambda: "interrupted" in s.run("list").stdout, "the kernel is done with them")
+    both = [s.start("resume", "lost") for _ in range(2)]
+    for resumed in both:
+        assert s.job().name in resumed.stderr.readline()  # attached
+    (s.folder / "go").touch()
+    for resumed in both:
+        out, err = resumed.communicate(timeout=sandbox.DEADLINE_S)
+        assert resumed.returncode == 0 and lines_of(out, 0)[-1] == "finished", (out, err)
+    assert len(s.report()["epochs"]) == 2, s.report()
+
+
 sandbox.main(__name__)
