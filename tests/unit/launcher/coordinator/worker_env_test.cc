@@ -162,6 +162,36 @@ TEST(WorkerEnv, TensorFlowSeesEveryWorkerAndItself) {
                                                          "10.0.0.2:29502", "10.0.0.2:29503"}));
 }
 
+// Golden values: what TensorFlow and JAX parse must not change by accident.
+TEST(WorkerEnv, OtherFrameworksSeeA2x2JobAndItsNextEpochWithOneNodeReplaced) {
+  const auto expect = [](const EpochFormed& epoch, const std::string& cluster,
+                         const std::string& coordinator) {
+    for (const NodeShare& share : epoch.nodes) {
+      const StartWorkers start = PlanWorkers(Spec(), epoch, share.node, 8);
+      EXPECT_EQ(ValueIn(start.env, "JAX_COORDINATOR_ADDRESS"), coordinator);
+      EXPECT_EQ(ValueIn(start.env, "JAX_NUM_PROCESSES"), "4");
+      for (const WorkerLaunch& worker : start.workers) {
+        const std::string rank = absl::StrCat(worker.rank);
+        EXPECT_EQ(ValueIn(worker.env, "JAX_PROCESS_ID"), rank);
+        EXPECT_EQ(ValueIn(worker.env, "TF_CONFIG"),
+                  absl::StrCat(R"({"cluster": {"worker": [)", cluster,
+                               R"(]}, "task": {"type": "worker", "index": )", rank, "}}"));
+      }
+    }
+  };
+  EpochFormed epoch = TwoNodes();
+  expect(epoch, R"("10.0.0.1:29500", "10.0.0.1:29501", "10.0.0.2:29502", "10.0.0.2:29503")",
+         "10.0.0.1:29500");
+  // Rank 0's node was lost, and a spare took its ranks.
+  epoch.epoch = epoch.epoch.Next();
+  epoch.nodes[0].node = "n3";
+  epoch.nodes[0].address = "10.0.0.3";
+  epoch.master_address = "10.0.0.3";
+  epoch.master_port = 31000;
+  expect(epoch, R"("10.0.0.3:31000", "10.0.0.3:31001", "10.0.0.2:31002", "10.0.0.2:31003")",
+         "10.0.0.3:31000");
+}
+
 TEST(WorkerEnv, NoVariableOutgrowsWhatTheKernelTakes) {
   EpochFormed epoch = TwoNodes();
   epoch.nodes.clear();
