@@ -188,6 +188,11 @@ std::unique_ptr<CLI::App> BuildVerb(const std::string& verb, CommandLine* line) 
   } else if (verb == "signal") {
     AddJob(app.get(), job);
     app->add_option("SIGNAL", job->signal, "USR1, SIGUSR1 or 10")->required();
+  } else if (verb == "nodes") {
+    app->add_option("WHAT", line->nodes.what, "drain or undrain");
+    app->add_option("NODE", line->nodes.node, "Name of a node");
+    Flag(app.get(), "--job", &line->nodes.job, "JOB", "Only this job (default: all that run)");
+    app->add_flag("--json", line->nodes.json, "One JSON object per line on stdout");
   } else if (verb == "key") {
     app->add_option("new", line->key.what, "What to do: new makes a key")->required();
     app->add_option("PATH", line->key.path, "Where to write it");
@@ -255,6 +260,18 @@ absl::Status UnknownVerb(const std::string& verb) {
                    nearest.empty() ? "; trainctl --help shows those there are" : nearest));
 }
 
+absl::Status CheckNodes(const NodesFlags& flags) {
+  if (!flags.what.empty() && flags.what != "drain" && flags.what != "undrain") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("nodes: found \"", flags.what, "\", expected drain NODE or undrain NODE"));
+  }
+  if (flags.what.empty() != flags.node.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("nodes ", flags.what, ": give the name of a ",
+                                                   "node; trainctl nodes shows them"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::vector<VerbText> DescribeVerbs() {
@@ -319,6 +336,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& wor
     return absl::InvalidArgumentError(absl::StrCat(
         "nothing to run: give a PROGRAM or a JOB.yaml (trainctl ", line.verb, " --help)"));
   }
+  if (line.verb == "nodes") RETURN_IF_ERROR(CheckNodes(line.nodes));
   if (line.verb == "key" && line.key.what != "new") {
     return absl::InvalidArgumentError(
         absl::StrCat("key: found \"", line.key.what, "\", expected new"));

@@ -48,6 +48,13 @@ struct JobFlags {
   bool now = false;                   // stop
 };
 
+struct NodesFlags {
+  std::string what;  // "drain" or "undrain"; empty: show them
+  std::string node;
+  std::optional<std::string> job;  // empty: all that run
+  bool json = false;
+};
+
 struct KeyFlags {
   std::string what;  // "new"
   std::optional<std::string> path;
@@ -58,6 +65,7 @@ struct CommandLine {
   std::string help;  // not empty: this was asked for, print it
   LaunchFlags launch;
   JobFlags job;
+  NodesFlags nodes;
   KeyFlags key;
   std::string shell;  // completion
 };

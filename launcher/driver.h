@@ -52,6 +52,8 @@ class Driver {
   std::vector<std::string> NodesAway() const;
   void Stop(const StopAsked& order);
   absl::Status Signal(int signo);
+  // NOT_FOUND: the job does not know the node.
+  absl::Status Drain(const DrainAsked& order);
 
  private:
   Driver(Loop* loop, JobSpec spec, Journal journal);

@@ -1,7 +1,10 @@
 // What front ends and nodes that are to come ask of a job.
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "launcher/coordinator/rank_plan.h"
 #include "launcher/driver.h"
 #include "launcher/wire.h"
 #include "runtime/base/clock.h"
@@ -70,6 +73,17 @@ absl::Status Driver::Signal(int signo) {
   order.mutable_signal()->set_epoch(view.epoch.value);
   order.mutable_signal()->set_signo(signo);
   nodes_.SendToAll(order);
+  return absl::OkStatus();
+}
+
+absl::Status Driver::Drain(const DrainAsked& order) {
+  std::vector<std::string> names;
+  for (const NodeView& node : coordinator_.View(Now()).nodes) names.push_back(node.node);
+  if (std::find(names.begin(), names.end(), order.node) == names.end()) {
+    return absl::NotFoundError(absl::StrCat("job ", spec_.job_id, " has no node ", order.node,
+                                            "; its nodes: ", NameList(names)));
+  }
+  Tell(order);
   return absl::OkStatus();
 }
 

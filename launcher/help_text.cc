@@ -100,6 +100,8 @@ const std::vector<VerbLine>& VerbLines() {
       {"stop", "stop JOB [--checkpoint]", "end a job", "trainctl stop nightly --checkpoint"},
       {"signal", "signal JOB SIGNAL", "send a signal to every worker",
        "trainctl signal nightly USR1"},
+      {"nodes", "nodes [drain NODE|undrain NODE]",
+       "nodes of running jobs; take one out, or back in", "trainctl nodes drain n3"},
       {"key", "key new [PATH]", "make the secret that the nodes of a cluster share",
        "sudo trainctl key new"},
       {"completion", "completion bash|zsh", "print a completion script",
@@ -165,6 +167,7 @@ std::string BashCompletion(const std::vector<VerbText>& verbs) {
       "      COMPREPLY=($(compgen -W \"$(trainctl list 2>/dev/null | awk 'NR > 1 {print $1}')\" -- "
       "\"$word\")) ;;\n"
       "    completion) COMPREPLY=($(compgen -W \"bash zsh\" -- \"$word\")) ;;\n"
+      "    nodes) COMPREPLY=($(compgen -W \"drain undrain\" -- \"$word\")) ;;\n"
       "    key) COMPREPLY=($(compgen -W new -- \"$word\")) ;;\n"
       "  esac\n"
       "}\n"
@@ -201,6 +204,7 @@ std::string ZshCompletion(const std::vector<VerbText>& verbs) {
       "    resume|status|logs|stop|signal)\n"
       "      compadd -- ${(f)\"$(trainctl list 2>/dev/null | awk 'NR > 1 {print $1}')\"} ;;\n"
       "    completion) compadd bash zsh ;;\n"
+      "    nodes) compadd drain undrain ;;\n"
       "    key) compadd new ;;\n"
       "    *) _files ;;\n"
       "  esac\n"

@@ -282,4 +282,13 @@ absl::Status JobClient::Signal(int signo, Duration timeout) {
   return channel_->Call(&v1::JobService::Stub::Signal, request, &reply, timeout);
 }
 
+absl::Status JobClient::Drain(const DrainAsked& order, Duration timeout) {
+  v1::DrainRequest request;
+  request.set_node(order.node);
+  request.set_drain(order.drain);
+  request.set_by(order.by);
+  v1::DrainReply reply;
+  return channel_->Call(&v1::JobService::Stub::Drain, request, &reply, timeout);
+}
+
 }  // namespace trainctl

@@ -119,6 +119,7 @@ class JobClient {
   // Returns once the coordinator has taken the order; the job ends later.
   absl::Status Stop(const StopAsked& order, Duration timeout = seconds(5));
   absl::Status Signal(int signo, Duration timeout = seconds(5));
+  absl::Status Drain(const DrainAsked& order, Duration timeout = seconds(5));
 
  private:
   struct Channel;

@@ -12,7 +12,11 @@
 namespace trainctl {
 namespace {
 
-constexpr size_t kMaxNameBytes = 200;  // who asked for a stop
+constexpr size_t kMaxNameBytes = 200;  // of who asked
+
+std::string WhoAsked(const std::string& by) {
+  return by.empty() ? "somebody who did not say who" : by.substr(0, kMaxNameBytes);
+}
 
 }  // namespace
 
@@ -59,8 +63,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::Stop(grpc::CallbackServerContext* cont
                                                const v1::StopRequest* request,
                                                v1::StopReply* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  StopAsked order{request->by().substr(0, kMaxNameBytes), request->checkpoint(), request->now()};
-  if (order.by.empty()) order.by = "somebody who did not say who";
+  const StopAsked order{WhoAsked(request->by()), request->checkpoint(), request->now()};
   loop_->Post([this, order, reply = Reply<v1::StopReply>(reactor, response)]() mutable {
     driver_->Stop(order);
     reply.Send({});
@@ -84,6 +87,20 @@ grpc::ServerUnaryReactor* JobServiceImpl::Signal(grpc::CallbackServerContext* co
     if (!status.ok()) return reply.Fail(status);
     reply.Send({});
   });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::Drain(grpc::CallbackServerContext* context,
+                                                const v1::DrainRequest* request,
+                                                v1::DrainReply* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  DrainAsked order{request->node(), request->drain(), WhoAsked(request->by())};
+  loop_->Post(
+      [this, order = std::move(order), reply = Reply<v1::DrainReply>(reactor, response)]() mutable {
+        const absl::Status status = driver_->Drain(order);
+        if (!status.ok()) return reply.Fail(status);
+        reply.Send({});
+      });
   return reactor;
 }
 

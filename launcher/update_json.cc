@@ -157,6 +157,18 @@ std::string JobJson(const JobLine& line, const ReportSeen& report, absl::string_
   return Line(json);
 }
 
+std::string NodeJson(absl::string_view job, const NodeView& node) {
+  Json json = Object("node");
+  json["job"] = std::string(job);
+  json["node"] = node.node;
+  json["standing"] = NodeStandingName(node.standing);
+  json["address"] = node.address;
+  json["slots"] = node.slots;
+  json["workers"] = node.workers;
+  json["reason"] = node.reason;
+  return Line(json);
+}
+
 std::string ErrorJson(int exit_status, absl::string_view message) {
   Json json = Object("error");
   json["exit_status"] = exit_status;

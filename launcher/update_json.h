@@ -29,6 +29,9 @@ std::string JobJson(const JobLine& line);
 std::string JobJson(const JobLine& line, const JobDescription& job);  // one that runs
 std::string JobJson(const JobLine& line, const ReportSeen& report, absl::string_view report_path);
 
+// A node of a job that runs, type "node".
+std::string NodeJson(absl::string_view job, const NodeView& node);
+
 std::string ErrorJson(int exit_status, absl::string_view message);  // type "error"
 
 }  // namespace trainctl

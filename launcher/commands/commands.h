@@ -15,6 +15,7 @@ int RunStatus(const JobFlags& flags);
 int RunLogs(const JobFlags& flags);
 int RunStop(const JobFlags& flags);
 int RunSignal(const JobFlags& flags);
+int RunNodes(const NodesFlags& flags);
 int RunKey(const KeyFlags& flags);
 int RunVersion(const JobFlags& flags);
 int RunCompletion(const std::string& shell);

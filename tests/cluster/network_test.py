@@ -7,14 +7,10 @@ import sys
 import namespaces
 import nodes
 from namespaces import Network
-from nodes import Node, expect_all, sandbox
+from nodes import WAITS, Node, expect_all, sandbox
 from sandbox import lines_of, wait_until
 
 WHO = 'echo "$RANK of $WORLD_SIZE meets at $MASTER_ADDR"\n'
-WAITS = """echo $$ > pid.$RANK.$TORCHELASTIC_RESTART_COUNT
-while [ ! -e go ]; do sleep 0.02; done
-echo "done $RANK $TORCHELASTIC_RESTART_COUNT of $WORLD_SIZE"
-"""
 JOB = """\
 name: tiny
 nodes: {workers: WORKERS}

@@ -13,6 +13,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "process/cli"))
 import sandbox  # noqa: E402
 from sandbox import wait_until  # noqa: E402
 
+WHO = 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $MASTER_ADDR"\n'
+# Runs until the test says so, or fails there.
+WAITS = """echo $$ > pid.$RANK.$TORCHELASTIC_RESTART_COUNT
+while [ ! -e go ]; do sleep 0.02; done
+echo "done $RANK $TORCHELASTIC_RESTART_COUNT of $WORLD_SIZE"
+"""
+
 
 def free_port(address="127.0.0.1"):
     with socket.socket() as s:
