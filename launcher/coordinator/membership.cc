@@ -257,7 +257,11 @@ void Membership::Verify(const std::string& name, std::string meeting_place,
   Node* node = FindMutable(name);
   CHECK(node);
   node->verified = std::move(meeting_place);
-  node->address = std::move(own_address);
+  // What it calls from is not where it is reached, unless it says so.
+  const bool told =
+      std::any_of(node->addresses.begin(), node->addresses.end(),
+                  [&](const NodeAddress& known) { return known.address == own_address; });
+  node->address = told ? std::move(own_address) : "";
 }
 
 void Membership::ForgetVerified() {

@@ -53,6 +53,14 @@ void CoordinatorState::MemberIsBack(const Node& node, const std::vector<WorkerSt
     }
     return TryEndDraining();
   }
+  if (knows_epoch && !node.gone && !node.unfit.empty()) {
+    Failure leaves;
+    leaves.failure_class = FailureClass::kPreempted;
+    leaves.node = node.name;
+    leaves.epoch = epoch();
+    leaves.reason = absl::StrCat("node ", node.name, " cannot run workers any more: ", node.unfit);
+    return Condemn(std::move(leaves));
+  }
   if (knows_epoch) {
     // Without a word about workers, the order has reached it and they are being started.
     if (!workers.empty()) members_.MarkStarted(node.name, node.reserved_port);

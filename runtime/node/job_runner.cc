@@ -24,6 +24,8 @@ constexpr Duration kMaxBackoff = seconds(1);
 constexpr Duration kLostPatience = seconds(60);
 // Between one refusal by our own coordinator and the next try.
 constexpr Duration kRefusedPause = seconds(5);
+// How long a node that leaves tries to tell the coordinator before its workers are ended.
+constexpr Duration kLeavePatience = seconds(1);
 
 v1::NodeMessage LeaseMessage(uint64_t request_id) {
   v1::NodeMessage message;
@@ -72,6 +74,7 @@ JobRunner::~JobRunner() {
   loop_->Cancel(pulse_timer_);
   loop_->Cancel(shim_retry_);
   loop_->Cancel(rejoin_timer_);
+  loop_->Cancel(leave_timer_);
 }
 
 std::string JobRunner::job_socket() const { return JobSocket(job_.job_id); }
@@ -195,6 +198,8 @@ void JobRunner::OnShimFrame(frame::Frame frame) {
 void JobRunner::OnOrder(const v1::NodeOrder& order) {
   pulse_.Heard();
   heard_at_ = Now();
+  // Not now: the stream is calling us.
+  if (leaving_) loop_->Post([this] { EndJob("this node leaves it"); });
   if (standing_.standing() == v1::PartUpdate::JOINING) Stand(v1::PartUpdate::JOINED, "");
   if (order.has_probe()) return prober_.Begin(order.probe());
   if (order.has_lease()) {
@@ -265,7 +270,14 @@ void JobRunner::OnRefused(const absl::Status& why) {
 
 void JobRunner::Leave(const std::string& reason) {
   Stand(v1::PartUpdate::LEFT, reason);
-  EndJob(reason);
+  if (ending_ || leaving_) return;
+  if (!join_.open()) return EndJob(reason);
+  // First the coordinator is told, so that it counts on this node no more.
+  leaving_ = true;
+  unfit_ = absl::StrCat("it leaves the job (", reason, ")");
+  leave_timer_ = loop_->After(kLeavePatience, [this, reason] { EndJob(reason); });
+  join_.Close();
+  JoinIfReady();
 }
 
 void JobRunner::EndJob(absl::string_view reason) {

@@ -94,6 +94,7 @@ class JobRunner {
   Prober prober_;
   Loop::TimerId pulse_timer_{};
   Loop::TimerId rejoin_timer_{};
+  Loop::TimerId leave_timer_{};
   Instant heard_at_;  // of a coordinator on another node
   v1::PartUpdate standing_;
   uint64_t lease_request_ = 0;  // the newest of the shim that was not answered; 0: none
@@ -103,6 +104,7 @@ class JobRunner {
   bool listening_ = false;
   bool told_ = false;
   bool released_ = false;  // by the coordinator: the shim may end
+  bool leaving_ = false;   // and the coordinator is being told
   bool ending_ = false;
   bool over_ = false;
   Instant shim_started_;

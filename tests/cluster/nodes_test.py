@@ -183,6 +183,7 @@ def interrupt_on_one_node_of_an_elastic_job_takes_it_out(s):
     (s.folder / "go").touch()
     expect_all([head], 0)
     assert lines_of(head.out, 0)[-1] == "done 0 1 of 1", cluster.shown()
+    assert "node n1 cannot run workers any more: it leaves the job (asked to leave)" in head.err, cluster.shown()
 
 
 def killed_front_end_of_a_node_in_a_step_ends_that_nodes_workers(s):
