@@ -20,6 +20,7 @@
 #include "runtime/base/status.h"
 #include "runtime/node/job_folders.h"
 #include "runtime/node/part.h"
+#include "runtime/node/slot_lock.h"
 
 namespace trainctl {
 namespace {
@@ -43,17 +44,23 @@ std::string RandomJobId() {
 
 std::string SpecPath(const std::string& job_folder) { return JoinPath(job_folder, "spec.pb"); }
 
-// Removes the sockets of private daemons and shims that were killed. A young one may be about to
-// listen.
+// Removes the sockets of private daemons and shims that were killed, and the locks of such shims. A
+// young one may be about to listen.
 void SweepDeadSockets() {
   constexpr int64_t kYoungSeconds = 60;
   for (const std::string& name : Entries(SocketFolder())) {
     const std::string path = JoinPath(SocketFolder(), name);
     struct stat info;
-    const bool ours = absl::StartsWith(name, "private-") || absl::EndsWith(name, ".shim");
+    const bool lock = absl::EndsWith(name, ".shim.lock");
+    const bool ours = lock || absl::StartsWith(name, "private-") || absl::EndsWith(name, ".shim");
     if (!ours || ::lstat(path.c_str(), &info) < 0) continue;
     if (info.st_mtime + kYoungSeconds > WallClockNanos() / 1'000'000'000) continue;
-    if (absl::IsUnavailable(ConnectUnix(path).status())) ::unlink(path.c_str());
+    if (lock) {
+      const absl::StatusOr<Fd> held = LockShim(path);
+      if (held.ok()) ::unlink(path.c_str());
+    } else if (absl::IsUnavailable(ConnectUnix(path).status())) {
+      ::unlink(path.c_str());
+    }
   }
 }
 
@@ -227,7 +234,11 @@ void Daemon::Run(Task task, bool is_new, std::optional<Reply<v1::SubmitReply>> r
 void Daemon::JobOver(const std::string& job_id) {
   const std::string folder = jobs_[job_id]->job().folder;
   jobs_.erase(job_id);
-  owners_.erase(job_id);
+  if (const auto owner = owners_.find(job_id); owner != owners_.end()) {
+    owner->second->End([this] { EndIfIdle(); });
+    owners_.erase(owner);
+    return;
+  }
   // What was asked could not be begun, and whoever asked knows why. Nothing outside our own folder
   // is touched.
   if (never_began_.erase(job_id) != 0 && folder == JobFolder(options_.state_folder, job_id)) {

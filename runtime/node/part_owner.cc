@@ -1,8 +1,14 @@
 #include "runtime/node/part_owner.h"
 
+#include <memory>
 #include <utility>
 
 namespace trainctl {
+namespace {
+
+constexpr Duration kHangUpPatience = seconds(1);
+
+}  // namespace
 
 PartOwner::~PartOwner() {
   loop_->Cancel(timer_);
@@ -28,6 +34,21 @@ void PartOwner::Attach(PartFeed* feed, Duration orphan_timeout) {
 void PartOwner::Tell(const v1::PartUpdate& update) {
   newest_ = update;
   if (feed_ != nullptr) feed_->Send(update);
+}
+
+// What was told last is not delivered yet, and a private daemon is about to end.
+void PartOwner::End(std::function<void()> on_told) {
+  loop_->Cancel(timer_);
+  PartFeed* feed = std::exchange(feed_, nullptr);
+  if (feed == nullptr) return loop_->Post(std::move(on_told));
+  auto once = std::make_shared<std::function<void()>>(std::move(on_told));
+  const auto tell = [once] {
+    if (*once) std::exchange(*once, nullptr)();
+  };
+  feed->on_cancel = nullptr;
+  feed->on_closed = tell;
+  feed->Finish(absl::OkStatus());
+  loop_->After(kHangUpPatience, tell);
 }
 
 void PartOwner::Gone(PartFeed* feed) {

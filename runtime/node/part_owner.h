@@ -27,6 +27,8 @@ class PartOwner {
   // A feed on which nothing was sent yet; an older one ends. `orphan_timeout` < 0: no limit.
   void Attach(PartFeed* feed, Duration orphan_timeout);
   void Tell(const v1::PartUpdate& update);
+  // The last call. `on_told`, once, when the front end has hung up, or soon if it does not.
+  void End(std::function<void()> on_told);
 
  private:
   void Gone(PartFeed* feed);

@@ -87,7 +87,7 @@ class Node:
 def remove_dead_sockets(s):
     """What a node that lost its power leaves; daemons sweep it up when it is old."""
     for job in s.jobs():
-        for path in sandbox.socket_folder().glob(f"{job.name}.*shim"):
+        for path in sandbox.socket_folder().glob(f"{job.name}.*shim*"):
             path.unlink()
 
 

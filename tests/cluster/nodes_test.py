@@ -57,6 +57,7 @@ def tasks_of_slurm_need_no_flags(s):
 
 
 def several_tasks_on_a_node_are_its_workers(s):
+    all_there = "touch here.$RANK\nwhile [ $(ls here.* | wc -l) -lt 4 ]; do sleep 0.02; done\n"
     s.env["XDG_CONFIG_HOME"] = str(s.folder / "config")
     tasks = []
     for task in range(4):
@@ -65,7 +66,7 @@ def several_tasks_on_a_node_are_its_workers(s):
                "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
                "SLURM_NODEID": str(node), "SLURM_PROCID": str(task), "SLURM_LOCALID": str(local),
                "SLURMD_NODENAME": f"127.0.0.{node + 2}"}
-        tasks.append(Node(s, f"s{task}", ["launch", s.shell(WHO + "exit 7")], env))
+        tasks.append(Node(s, f"s{task}", ["launch", s.shell(WHO + all_there + "exit 7\n")], env))
     expect_all(tasks, 1)
     assert lines_of(tasks[0].out, 3) == ["3 1 4 1 2 127.0.0.2"], tasks[0].shown()
 
