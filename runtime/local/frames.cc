@@ -62,7 +62,7 @@ struct Layout {
   }
   template <typename A>
   static void Visit(A& a, Is<StartEpoch> auto& v) {
-    Fields(a, v.term, v.epoch, v.world_size, v.cwd, v.log_folder);
+    Fields(a, v.term, v.epoch, v.world_size, v.cwd, v.log_folder, v.memory_limit, v.process_limit);
     VisitAll(a, v.env);
     VisitAll(a, v.workers);
   }
@@ -130,7 +130,7 @@ struct Layout {
   }
   template <typename A>
   static void Visit(A& a, Is<ShimState> auto& v) {
-    Fields(a, v.version, v.job_id, v.term, v.epoch, v.gone, v.reserved_port);
+    Fields(a, v.version, v.job_id, v.term, v.epoch, v.gone, v.unkillable, v.reserved_port);
     VisitAll(a, v.slots);
     VisitAll(a, v.exchanges);
   }
@@ -159,6 +159,10 @@ struct Layout {
   template <typename A>
   static void Visit(A& a, Is<LeaseRequest> auto& v) {
     Fields(a, v.request_id);
+  }
+  template <typename A>
+  static void Visit(A& a, Is<Unkillable> auto& v) {
+    Fields(a, v.epoch, v.which);
   }
 };
 

@@ -59,6 +59,9 @@ struct StartEpoch {
   int32_t world_size = 0;
   std::string cwd;
   std::string log_folder;        // workers' output: LOG_FOLDER/EPOCH/RANK/{stdout,stderr}.log
+  // Of all workers here together, with what they start; 0: none.
+  uint64_t memory_limit = 0;  // bytes
+  uint64_t process_limit = 0;
   std::vector<std::string> env;  // common to all workers; complete, nothing is inherited
   std::vector<Launch> workers;
 };
@@ -161,6 +164,7 @@ struct ShimState {  // the full state, first after the daemon's Hello
   int64_t term = 0;
   int64_t epoch = -1;          // -1: never had one
   bool gone = true;            // no descendant of that epoch is left
+  std::string unkillable;      // see Unkillable; empty: none
   uint16_t reserved_port = 0;  // held for the next epoch's MASTER_PORT
   std::vector<SlotState> slots;
   std::vector<Exchange> exchanges;  // published by workers of the current epoch
@@ -181,6 +185,12 @@ struct WorkerExited {
 // Every descendant of every worker of that epoch is gone. Follows the output that was asked for.
 struct EpochGone {
   int64_t epoch = 0;
+};
+// SIGKILL was sent and these are still there: "pid 812 (python3), state D, in nfs_wait". EpochGone
+// follows if they end after all.
+struct Unkillable {
+  int64_t epoch = 0;
+  std::string which;
 };
 struct Output {  // answer to OutputFrom, in order; empty `bytes`: the log ends at `offset` for good
   int64_t epoch = 0;
@@ -209,7 +219,7 @@ using Frame =
     std::variant<Hello, StartEpoch, StopEpoch, LeaseAnswer, PageRequest, SignalWorkers, OutputFrom,
                  Release, ExchangeDone, CommitGranted, Exchange, ShardPrepared, CheckpointPublished,
                  CheckpointRejected, Metric, Note, ShimState, EpochStarted, WorkerExited, EpochGone,
-                 Output, Progress, LeaseRequest>;
+                 Output, Progress, LeaseRequest, Unkillable>;
 
 // The bytes of one frame, length included.
 std::string Encode(const Frame& frame);

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/errno_status.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/file.h"
 
 namespace trainctl {
 namespace {
@@ -35,13 +36,11 @@ std::optional<Descendant> ReadProcess(pid_t pid) {
   // The name is in parentheses and may itself hold any byte: fields are counted from its end.
   const char* after_name = std::strrchr(text, ')');
   Descendant process;
-  char state = 0;
-  if (after_name == nullptr ||
-      std::sscanf(after_name + 1, " %c %d %d", &state, &process.parent, &process.group) != 3) {
+  if (after_name == nullptr || std::sscanf(after_name + 1, " %c %d %d", &process.state,
+                                           &process.parent, &process.group) != 3) {
     return std::nullopt;
   }
   process.pid = pid;
-  process.zombie = state == 'Z' || state == 'X';
   return process;
 }
 
@@ -57,6 +56,11 @@ std::vector<Descendant> ListAllProcesses() {
   }
   ::closedir(folder);
   return all;
+}
+
+std::string ReadLine(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path, 4096);
+  return text.ok() ? text->substr(0, text->find('\n')) : std::string();
 }
 
 }  // namespace
@@ -84,7 +88,7 @@ std::vector<Descendant> ListDescendants() {
 void SignalDescendants(std::initializer_list<int> signos,
                        const std::function<bool(const Descendant&)>& wanted) {
   for (const Descendant& process : ListDescendants()) {
-    if (process.zombie || !wanted(process)) continue;
+    if (process.zombie() || !wanted(process)) continue;
     const Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
     if (!pidfd.valid()) continue;
     const std::optional<Descendant> again = ReadProcess(process.pid);
@@ -112,6 +116,19 @@ bool ReapChildren(const std::function<void(const Reaped&)>& each) {
     reaped.core = reaped.signaled && WCOREDUMP(status);
     each(reaped);
   }
+}
+
+std::string DescribeDescendants() {
+  std::string text;
+  for (const Descendant& process : ListDescendants()) {
+    const std::string folder = absl::StrCat("/proc/", process.pid);
+    absl::StrAppend(&text, text.empty() ? "" : "; ", "pid ", process.pid, " (",
+                    ReadLine(folder + "/comm"), "), state ", absl::string_view(&process.state, 1));
+    // "0" while it runs, and for readers who may not know.
+    const std::string place = ReadLine(folder + "/wchan");
+    if (!place.empty() && place != "0") absl::StrAppend(&text, ", in ", place);
+  }
+  return text;
 }
 
 void KillAllDescendants() {

@@ -1,8 +1,8 @@
 // Everything that descends from this process, which must be a subreaper (MakeSubreaper): a child
 // whose parent ends becomes ours, so nothing that a worker starts gets away, whether it forks
 // twice, makes a session of its own or is stopped. "No child left" therefore means "no descendant
-// left", and that is the only proof of absence used. A cgroup, where one is ours, can later speed
-// up Signal without changing who calls it.
+// left", and that is the only proof of absence used. A cgroup, where one is ours, kills faster
+// (local/cgroup.h), and proves nothing.
 #ifndef TRAINCTL_RUNTIME_SUPERVISOR_CONTAINMENT_H_
 #define TRAINCTL_RUNTIME_SUPERVISOR_CONTAINMENT_H_
 
@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,7 +23,8 @@ struct Descendant {
   pid_t pid = 0;
   pid_t parent = 0;
   pid_t group = 0;
-  bool zombie = false;
+  char state = 0;  // as in /proc/PID/stat
+  bool zombie() const { return state == 'Z' || state == 'X'; }
 };
 // All descendants of this process at this moment, parents before their children. One that is
 // forked during the call may be missing: callers repeat until ReapChildren finds none.
@@ -43,6 +45,10 @@ struct Reaped {
 };
 // Reaps every child that has ended, without blocking. Returns whether children are left.
 bool ReapChildren(const std::function<void(const Reaped&)>& each);
+
+// For people: each descendant that is still there, with its state and where in the kernel it waits:
+// "pid 812 (python3), state D, in nfs_wait_on_request". Empty if there is none.
+std::string DescribeDescendants();
 
 // Kills and reaps until no descendant is left; blocks. REQUIRES: SIGCHLD is blocked.
 void KillAllDescendants();

@@ -47,11 +47,15 @@ std::string ReadErrorJson(const std::string& path, int64_t not_before_ns) {
 }  // namespace
 
 EpochWorkers::EpochWorkers(Loop& loop, frame::StartEpoch start, std::string socket_path,
-                           SlotPages& pages, Forwarder& forwarder, Callbacks callbacks)
+                           SlotPages& pages, JobCgroup& cgroup, Forwarder& forwarder,
+                           Callbacks callbacks)
     : loop_(loop),
       start_(std::move(start)),
       socket_path_(std::move(socket_path)),
       pages_(pages),
+      cgroup_(cgroup),
+      limited_(cgroup.Limit({start_.memory_limit, start_.process_limit})),
+      oom_(cgroup.OomCounters()),
       forwarder_(forwarder),
       callbacks_(std::move(callbacks)),
       kill_pause_(kShortestPause) {
@@ -84,12 +88,15 @@ void EpochWorkers::StartWorker(size_t index) {
     return FailToStart(worker, ENOSPC,
                        absl::StrCat("only ", pages_.pages.size(), " slots were reserved here"));
   }
+  if (!limited_.ok()) return FailToStart(worker, EPERM, limited_.message());
   if (worker.launch.argv.empty()) return FailToStart(worker, EINVAL, "the command is empty");
   const std::string folder = LogFolder(start_.log_folder, start_.epoch, worker.launch.rank);
   const absl::Status made = MakeFolders(folder);
   if (!made.ok()) NoteLostOutput(worker.launch.rank, made);
   worker.spec.argv = worker.launch.argv;
   worker.spec.cwd = start_.cwd;
+  worker.spec.cgroup = cgroup_.fd();
+  worker.spec.cgroup_entries = cgroup_.entries();
   worker.spec.environment = MergeEnvironment(start_.env, worker.launch.env);
   worker.error_file =
       std::string(EnvironmentValue(worker.spec.environment, "TORCHELASTIC_ERROR_FILE"));
@@ -215,7 +222,7 @@ void EpochWorkers::Stop(Duration grace, absl::string_view reason) {
   for (Worker& worker : workers_) {
     StepWorker(worker, now ? SlotEvent::kKillRequested : SlotEvent::kStopRequested, until);
   }
-  if (now) return ArmKill();
+  if (now) return BeginKilling();
   ArmGrace(until);
   // Finding strays means reading all of /proc: not before the groups have had their chance.
   if (!strays_terminated_) {
@@ -256,19 +263,28 @@ void EpochWorkers::OnGraceOver() {
   Reap();
   if (gone_) return;
   for (Worker& worker : workers_) StepWorker(worker, SlotEvent::kGraceOver);
-  ArmKill();
+  BeginKilling();
 }
 
-void EpochWorkers::ArmKill() {
-  killing_ = true;
+void EpochWorkers::BeginKilling() {
+  if (kill_budget_until_ == kNever) kill_budget_until_ = Now() + kKillBudget;
+  cgroup_.Kill();
+  KillAgain();
+}
+
+// Again for what is forked meanwhile; the pause grows so that a process that cannot die yet costs
+// nothing.
+void EpochWorkers::KillAgain() {
   loop_.Cancel(kill_timer_);
-  // Again for what is forked meanwhile; the pause grows so that a process that cannot die yet
-  // costs nothing.
   kill_timer_ = loop_.After(kill_pause_, [this] {
     Reap();
     if (gone_) return;
     SignalDescendants({SIGKILL}, [](const Descendant&) { return true; });
-    ArmKill();
+    if (!budget_spent_ && Now() >= kill_budget_until_) {
+      budget_spent_ = true;
+      callbacks_.on_unkillable(DescribeDescendants());
+    }
+    KillAgain();
   });
   kill_pause_ = std::min(kill_pause_ * 2, kLongestPause);
 }
@@ -294,7 +310,11 @@ void EpochWorkers::OnReaped(const Reaped& reaped) {
       worker.exit.kind = frame::Exit::Kind::kExited;
       worker.exit.by_us = worker.sent.test(SIGTERM) || worker.sent.test(SIGKILL);
     }
-    if (worker.exit.by_us) worker.exit.message = stop_reason_;
+    if (worker.exit.by_us) {
+      worker.exit.message = stop_reason_;
+    } else if (reaped.signaled && reaped.code == SIGKILL) {
+      worker.exit.message = oom_.Evidence(reaped.pid);
+    }
     StepWorker(worker, SlotEvent::kReaped);
     return;
   }
@@ -351,7 +371,7 @@ void EpochWorkers::AfterReaping(bool children_left) {
                                         [](const Worker& w) { return w.slot.HasProcess(); });
   if (workers_left || gone_) return;
   if (children_left) {
-    if (killing_) return;  // the timer goes on
+    if (kill_budget_until_ != kNever) return;  // the timer goes on
     TerminateStrays();
     ArmGrace(Now() + kStrayGrace);
     return;

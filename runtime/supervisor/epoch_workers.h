@@ -17,10 +17,12 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/time.h"
+#include "runtime/local/cgroup.h"
 #include "runtime/local/frames.h"
 #include "runtime/local/page.h"
 #include "runtime/supervisor/containment.h"
 #include "runtime/supervisor/forwarder.h"
+#include "runtime/supervisor/oom_watch.h"
 #include "runtime/supervisor/output.h"
 #include "runtime/supervisor/process.h"
 #include "runtime/supervisor/slot.h"
@@ -45,9 +47,13 @@ class EpochWorkers {
     std::function<void()> on_gone;  // no descendant is left; once, last
     std::function<void()> on_output;
     std::function<void(int32_t rank, std::string text)> on_note;
+    // What SIGKILL has not ended within kKillBudget, described; once. on_gone may still follow.
+    std::function<void(std::string which)> on_unkillable;
   };
+  static constexpr Duration kKillBudget = seconds(5);
+
   EpochWorkers(Loop& loop, frame::StartEpoch start, std::string socket_path, SlotPages& pages,
-               Forwarder& forwarder, Callbacks callbacks);
+               JobCgroup& cgroup, Forwarder& forwarder, Callbacks callbacks);
   ~EpochWorkers();
   EpochWorkers(const EpochWorkers&) = delete;
   EpochWorkers& operator=(const EpochWorkers&) = delete;
@@ -105,13 +111,17 @@ class EpochWorkers {
   void TerminateStrays();
   void ArmGrace(Instant until);
   void OnGraceOver();
-  void ArmKill();
+  void BeginKilling();
+  void KillAgain();
   bool InWorkerGroup(pid_t group) const;
 
   Loop& loop_;
   frame::StartEpoch start_;
   std::string socket_path_;
   SlotPages& pages_;
+  JobCgroup& cgroup_;
+  absl::Status limited_;  // not OK: no worker can start
+  OomWatch oom_;
   Forwarder& forwarder_;  // owns the streams
   Callbacks callbacks_;
   std::vector<Worker> workers_;
@@ -121,7 +131,8 @@ class EpochWorkers {
   std::string stop_reason_;
   bool started_ = false;
   bool gone_ = false;
-  bool killing_ = false;
+  Instant kill_budget_until_ = kNever;  // kNever: nothing is being killed yet
+  bool budget_spent_ = false;
   bool strays_terminated_ = false;
   Instant grace_until_ = kNever;
   Loop::TimerId exec_timer_{};

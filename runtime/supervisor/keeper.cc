@@ -23,8 +23,8 @@ constexpr Duration kEndPatience = seconds(2);
 
 class Keeper {
  public:
-  Keeper(pid_t supervisor, Fd link, const SocketFile& socket)
-      : supervisor_(supervisor), link_(std::move(link)), socket_(socket) {}
+  Keeper(pid_t supervisor, Fd link, const SocketFile& socket, const JobCgroup& cgroup)
+      : supervisor_(supervisor), link_(std::move(link)), socket_(socket), cgroup_(cgroup) {}
 
   int Run() {
     for (const int signo : {SIGTERM, SIGINT}) {
@@ -64,7 +64,9 @@ class Keeper {
   void EndAll(int status, absl::string_view reason) {
     if (status != 0) LogError("killing every worker and what it started: ", reason);
     if (supervisor_ > 0) ::kill(supervisor_, SIGKILL);
+    cgroup_.Kill();
     KillAllDescendants();
+    cgroup_.Remove();
     socket_.Remove();
     loop_.Quit(status);
   }
@@ -73,6 +75,7 @@ class Keeper {
   pid_t supervisor_;
   Fd link_;
   const SocketFile& socket_;
+  const JobCgroup& cgroup_;
   Loop::TimerId timer_{};
 };
 
@@ -96,8 +99,8 @@ void SocketFile::Remove() const {
   }
 }
 
-int RunKeeper(pid_t supervisor, Fd link, const SocketFile& socket) {
-  return Keeper(supervisor, std::move(link), socket).Run();
+int RunKeeper(pid_t supervisor, Fd link, const SocketFile& socket, const JobCgroup& cgroup) {
+  return Keeper(supervisor, std::move(link), socket, cgroup).Run();
 }
 
 }  // namespace trainctl

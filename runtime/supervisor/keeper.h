@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/time.h"
+#include "runtime/local/cgroup.h"
 
 namespace trainctl {
 
@@ -37,7 +38,7 @@ struct LeaseNote {
 // Runs until the supervisor and everything below it is gone; returns the exit status: 0 if the
 // supervisor ended by itself, 1 if it died, 3 if the lease ended.
 // REQUIRES: called in the supervisor's parent; SIGTERM, SIGINT and SIGCHLD are blocked.
-int RunKeeper(pid_t supervisor, Fd link, const SocketFile& socket);
+int RunKeeper(pid_t supervisor, Fd link, const SocketFile& socket, const JobCgroup& cgroup);
 
 }  // namespace trainctl
 

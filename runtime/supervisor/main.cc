@@ -20,6 +20,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/program.h"
 #include "runtime/base/status.h"
+#include "runtime/local/cgroup.h"
 #include "runtime/supervisor/containment.h"
 #include "runtime/supervisor/keeper.h"
 #include "runtime/supervisor/options.h"
@@ -81,6 +82,16 @@ absl::StatusOr<SlotPages> MakePages(int slots) {
   return pages;
 }
 
+// Its name has our pid: the shim of the same job before us may not be quite gone.
+JobCgroup MakeCgroup(const ShimOptions& options) {
+  absl::StatusOr<JobCgroup> made =
+      JobCgroup::Make(OwnCgroupFolders(), absl::StrCat("trainctl-", options.job, ".", ::getpid()),
+                      CgroupMark(options.socket));
+  if (made.ok()) return *std::move(made);
+  LogInfo("without a cgroup of our own: ", made.status().message());
+  return JobCgroup();
+}
+
 int RunSupervisor(Supervisor::Kept kept) {
   ::prctl(PR_SET_NAME, "shim-supervisor");
   // A keeper that dies wakes us even if we are stopped; its pidfd then says what happened.
@@ -111,10 +122,12 @@ absl::StatusOr<int> Run(const ShimOptions& options) {
   ASSIGN_OR_RETURN(const SocketFile socket_file, SocketFile::Of(options.socket));
   ::setsid();  // fails harmlessly if whoever started us did it
   DetachStdio(options.folder);
+  JobCgroup cgroup = MakeCgroup(options);
   const pid_t supervisor = ::fork();
   if (supervisor < 0) {
     const int error = errno;
     socket_file.Remove();
+    cgroup.Remove();
     return ErrnoStatus(error, "fork the supervisor");
   }
   if (options.ready_fd >= 0) ::close(options.ready_fd);
@@ -122,14 +135,14 @@ absl::StatusOr<int> Run(const ShimOptions& options) {
     keeper_end.Close();
     return RunSupervisor(Supervisor::Kept{options, std::move(pages), std::move(listener),
                                           std::move(supervisor_end), std::move(keeper_pidfd),
-                                          socket_file});
+                                          socket_file, std::move(cgroup)});
   }
   ::prctl(PR_SET_NAME, "shim-keeper");
   listener.Close();
   supervisor_end.Close();
   keeper_pidfd.Close();
   if (options.daemon_fd >= 0) ::close(options.daemon_fd);
-  return RunKeeper(supervisor, std::move(keeper_end), socket_file);
+  return RunKeeper(supervisor, std::move(keeper_end), socket_file, cgroup);
 }
 
 constexpr char kHelp[] =

@@ -55,7 +55,9 @@ int Supervisor::Run() {
   if (kept_.options.daemon_fd >= 0) AddPeer(Fd(kept_.options.daemon_fd));
   ArmAbandoned();
   const int status = loop_.Run();
+  kept_.cgroup.Kill();
   KillAllDescendants();
+  kept_.cgroup.Remove();
   kept_.socket_file.Remove();
   return status;
 }
@@ -177,6 +179,7 @@ frame::ShimState Supervisor::State() const {
   if (workers_ != nullptr) {
     state.epoch = workers_->epoch();
     state.gone = workers_->gone();
+    state.unkillable = workers_->gone() ? std::string() : unkillable_;
     state.slots = workers_->States();
     state.exchanges = records_.Exchanges();
   }
@@ -192,6 +195,11 @@ EpochWorkers::Callbacks Supervisor::WorkerCallbacks() {
   };
   callbacks.on_gone = [this] { OnGone(); };
   callbacks.on_output = [this] { Pump(); };
+  callbacks.on_unkillable = [this](std::string which) {
+    unkillable_ = std::move(which);
+    LogError("SIGKILL does not end: ", unkillable_);
+    SendToDaemon(frame::Unkillable{workers_->epoch(), unkillable_});
+  };
   callbacks.on_note = [this](int32_t rank, std::string text) { AddNote(rank, std::move(text)); };
   return callbacks;
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/loop.h"
+#include "runtime/local/cgroup.h"
 #include "runtime/local/connection.h"
 #include "runtime/local/frames.h"
 #include "runtime/supervisor/epoch_workers.h"
@@ -34,6 +35,7 @@ class Supervisor {
     Fd keeper_link;   // LeaseNote goes here
     Fd keeper_pidfd;  // readable once the keeper is dead
     SocketFile socket_file;
+    JobCgroup cgroup;
   };
   // REQUIRES: this process is a subreaper without children, and SIGCHLD, SIGTERM and SIGINT are
   // blocked.
@@ -100,6 +102,7 @@ class Supervisor {
   Peer* daemon_ = nullptr;
   Forwarder forwarder_;
   std::unique_ptr<EpochWorkers> workers_;  // of the current epoch, kept after it is gone
+  std::string unkillable_;                 // what is left of it against all signals
   Records records_;
   Lease lease_;
   std::optional<frame::StartEpoch> ordered_;  // not yet confirmed

@@ -96,9 +96,11 @@ void Supervisor::StartOrdered() {
   TellKeeper();
   // The old workers go first: they refer to streams that the forwarder may now close.
   workers_.reset();
+  unkillable_.clear();
   forwarder_.BeginEpoch(start.epoch, start.log_folder);
   workers_ = std::make_unique<EpochWorkers>(loop_, std::move(start), kept_.options.socket,
-                                            kept_.pages, forwarder_, WorkerCallbacks());
+                                            kept_.pages, kept_.cgroup, forwarder_,
+                                            WorkerCallbacks());
   workers_->Start();
   forwarder_.EndStart();
   SendLeaseRequest();

@@ -21,7 +21,7 @@ std::vector<Frame> Samples() {
   const Exchange exchange{2, 1, "gloo/1", std::string("a\0b", 3), 77};
   return {
       Hello{kFrameVersion, -9, 4},
-      StartEpoch{5, 6, 7, "/work", "/logs", {"A=1", ""}, {Launch{3, 1, {"sh", "-c", ""}, {"B=2"}}}},
+      StartEpoch{5, 6, 7, "/work", "/logs", 1ull << 33, 400, {"A=1", ""}, {Launch{3, 1, {"sh", "-c", ""}, {"B=2"}}}},
       StopEpoch{5, 6, std::numeric_limits<int64_t>::min()},
       LeaseAnswer{std::numeric_limits<uint64_t>::max(), 5, true, 10},
       PageRequest{6, true, true},
@@ -36,13 +36,14 @@ std::vector<Frame> Samples() {
       CheckpointRejected{6, 90, "digest"},
       Metric{6, 0, "test_top1", 0.89},
       Note{6, 1, "line"},
-      ShimState{kFrameVersion, "job", 5, 6, false, 40000, {slot}, {exchange}},
+      ShimState{kFrameVersion, "job", 5, 6, false, "pid 8", 40000, {slot}, {exchange}},
       EpochStarted{6, 40001, {slot, slot}},
       WorkerExited{6, 3, exit, 99, "tail\n", "{}"},
       EpochGone{6},
       Output{6, 3, 2, 1234, std::string(1000, '\xff')},
       Progress{6, 3, 1, 2, 3, 0.5, 1.5, 4, 5, 6},
       LeaseRequest{7},
+      Unkillable{6, "pid 8, state D"},
   };
 }
 
