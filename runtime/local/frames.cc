@@ -62,13 +62,14 @@ struct Layout {
   }
   template <typename A>
   static void Visit(A& a, Is<StartEpoch> auto& v) {
-    Fields(a, v.term, v.epoch, v.world_size, v.cwd, v.log_folder, v.memory_limit, v.process_limit);
+    Fields(a, v.term, v.epoch, v.world_size, v.cwd, v.log_folder, v.memory_limit, v.process_limit,
+           v.hang_timeout_ns);
     VisitAll(a, v.env);
     VisitAll(a, v.workers);
   }
   template <typename A>
   static void Visit(A& a, Is<StopEpoch> auto& v) {
-    Fields(a, v.term, v.epoch, v.grace_ns);
+    Fields(a, v.term, v.epoch, v.grace_ns, v.abort);
   }
   template <typename A>
   static void Visit(A& a, Is<LeaseAnswer> auto& v) {
@@ -163,6 +164,24 @@ struct Layout {
   template <typename A>
   static void Visit(A& a, Is<Unkillable> auto& v) {
     Fields(a, v.epoch, v.which);
+  }
+  template <typename A>
+  static void Visit(A& a, Is<DiagnoseWorkers> auto& v) {
+    Fields(a, v.epoch);
+  }
+  template <typename A>
+  static void Visit(A& a, Is<HangSuspected> auto& v) {
+    Fields(a, v.epoch, v.rank, v.reason);
+  }
+  template <typename A>
+  static void Visit(A& a, Is<RankEvidence> auto& v) {
+    Fields(a, v.rank, v.phase, v.phase_ns, v.step, v.collectives, v.in_collective, v.stopped,
+           v.collective);
+  }
+  template <typename A>
+  static void Visit(A& a, Is<WorkersDiagnosed> auto& v) {
+    Fields(a, v.epoch);
+    VisitAll(a, v.ranks);
   }
 };
 

@@ -62,13 +62,15 @@ struct StartEpoch {
   // Of all workers here together, with what they start; 0: none.
   uint64_t memory_limit = 0;  // bytes
   uint64_t process_limit = 0;
+  int64_t hang_timeout_ns = 0;  // 0: chosen from the length of steps (supervisor/hang_watch.h)
   std::vector<std::string> env;  // common to all workers; complete, nothing is inherited
   std::vector<Launch> workers;
 };
 struct StopEpoch {
   int64_t term = 0;
   int64_t epoch = 0;
-  int64_t grace_ns = 0;  // SIGTERM now, SIGKILL after; 0: SIGKILL now
+  int64_t grace_ns = 0;  // a signal now, SIGKILL after; 0: SIGKILL now
+  bool abort = false;    // SIGABRT instead of SIGTERM: Python prints where each thread is
 };
 struct LeaseAnswer {
   uint64_t request_id = 0;
@@ -94,6 +96,10 @@ struct OutputFrom {
   uint8_t stream = 1;  // 1 stdout, 2 stderr
   uint64_t offset = 0;
   uint64_t limit = 0;
+};
+// Write down what each worker of the epoch is at, without a signal -> WorkersDiagnosed.
+struct DiagnoseWorkers {
+  int64_t epoch = 0;
 };
 struct Release {};  // kill what is left, then quit
 
@@ -186,6 +192,25 @@ struct WorkerExited {
 struct EpochGone {
   int64_t epoch = 0;
 };
+struct HangSuspected {
+  int64_t epoch = 0;
+  int32_t rank = 0;
+  std::string reason;  // follows "rank N"
+};
+struct RankEvidence {
+  int32_t rank = 0;
+  uint32_t phase = 0;        // WorkerPhase; 0: it writes no page
+  int64_t phase_ns = 0;      // how long it has been in it
+  uint64_t step = 0;         // completed
+  uint64_t collectives = 0;  // begun in this epoch
+  bool in_collective = false;
+  bool stopped = false;    // by a signal
+  std::string collective;  // the newest: "all-reduce of 4096 bytes"
+};
+struct WorkersDiagnosed {  // LOG_FOLDER/EPOCH/RANK/hang.txt is written for each
+  int64_t epoch = 0;
+  std::vector<RankEvidence> ranks;
+};
 // SIGKILL was sent and these are still there: "pid 812 (python3), state D, in nfs_wait". EpochGone
 // follows if they end after all.
 struct Unkillable {
@@ -219,7 +244,8 @@ using Frame =
     std::variant<Hello, StartEpoch, StopEpoch, LeaseAnswer, PageRequest, SignalWorkers, OutputFrom,
                  Release, ExchangeDone, CommitGranted, Exchange, ShardPrepared, CheckpointPublished,
                  CheckpointRejected, Metric, Note, ShimState, EpochStarted, WorkerExited, EpochGone,
-                 Output, Progress, LeaseRequest, Unkillable>;
+                 Output, Progress, LeaseRequest, Unkillable, DiagnoseWorkers, HangSuspected,
+                 WorkersDiagnosed>;
 
 // The bytes of one frame, length included.
 std::string Encode(const Frame& frame);

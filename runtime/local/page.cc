@@ -35,6 +35,22 @@ static_assert(offsetof(WorkerPage, checkpoint_requested) == 100);
 static_assert(offsetof(WorkerPage, ring) == 232);
 static_assert(sizeof(CollectiveRecord) == 48);
 
+const char* CollectiveOpName(CollectiveOp op) {
+  switch (op) {
+    case CollectiveOp::kAllReduce:
+      return "all-reduce";
+    case CollectiveOp::kReduceScatter:
+      return "reduce-scatter";
+    case CollectiveOp::kAllGather:
+      return "all-gather";
+    case CollectiveOp::kBroadcast:
+      return "broadcast";
+    case CollectiveOp::kBarrier:
+      return "barrier";
+  }
+  return "unknown collective";
+}
+
 const char* WorkerPhaseName(WorkerPhase phase) {
   switch (phase) {
     case WorkerPhase::kNone:

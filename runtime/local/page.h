@@ -40,6 +40,7 @@ enum class CollectiveOp : uint32_t {
   kBroadcast,
   kBarrier
 };
+const char* CollectiveOpName(CollectiveOp op);  // "all-reduce", …
 
 // One entry of the ring, under a sequence lock: `lock` is odd while the worker writes.
 struct CollectiveRecord {

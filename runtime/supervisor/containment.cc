@@ -70,11 +70,13 @@ absl::Status MakeSubreaper() {
   return absl::OkStatus();
 }
 
-std::vector<Descendant> ListDescendants() {
+std::vector<Descendant> ListDescendants() { return ListDescendantsOf(::getpid()); }
+
+std::vector<Descendant> ListDescendantsOf(pid_t pid) {
   std::multimap<pid_t, Descendant> by_parent;
   for (const Descendant& process : ListAllProcesses()) by_parent.emplace(process.parent, process);
   std::vector<Descendant> found;
-  pid_t parent = ::getpid();
+  pid_t parent = pid;
   for (size_t next = 0;; ++next) {
     const auto [begin, end] = by_parent.equal_range(parent);
     for (auto it = begin; it != end; ++it) found.push_back(it->second);
@@ -102,19 +104,24 @@ void SignalDescendants(std::initializer_list<int> signos,
   }
 }
 
-bool ReapChildren(const std::function<void(const Reaped&)>& each) {
+bool ReapChildren(const std::function<void(const Reaped&)>& ended,
+                  const std::function<void(pid_t, bool stopped)>& changed) {
   for (;;) {
     int status = 0;
-    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
     if (pid < 0 && errno == EINTR) continue;
     if (pid < 0) return false;
     if (pid == 0) return true;
+    if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+      changed(pid, WIFSTOPPED(status));
+      continue;
+    }
     Reaped reaped;
     reaped.pid = pid;
     reaped.signaled = WIFSIGNALED(status);
     reaped.code = reaped.signaled ? WTERMSIG(status) : WEXITSTATUS(status);
     reaped.core = reaped.signaled && WCOREDUMP(status);
-    each(reaped);
+    ended(reaped);
   }
 }
 
@@ -136,7 +143,7 @@ void KillAllDescendants() {
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
   long wait_ns = 1'000'000;
-  while (ReapChildren([](const Reaped&) {})) {
+  while (ReapChildren([](const Reaped&) {}, [](pid_t, bool) {})) {
     SignalDescendants({SIGKILL}, [](const Descendant&) { return true; });
     const timespec wait{0, wait_ns};
     // Ends early at each death; the bound covers what was forked during the listing.

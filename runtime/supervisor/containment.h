@@ -29,6 +29,7 @@ struct Descendant {
 // All descendants of this process at this moment, parents before their children. One that is
 // forked during the call may be missing: callers repeat until ReapChildren finds none.
 std::vector<Descendant> ListDescendants();
+std::vector<Descendant> ListDescendantsOf(pid_t pid);
 
 // Sends `signos` to every living descendant for which `wanted` holds. A pid is signalled only after
 // a pidfd for it is held and its parent is seen to be ours still, so that a reused pid is never
@@ -43,8 +44,10 @@ struct Reaped {
   int code = 0;  // exit code, or signal
   bool core = false;
 };
-// Reaps every child that has ended, without blocking. Returns whether children are left.
-bool ReapChildren(const std::function<void(const Reaped&)>& each);
+// Reaps every child that has ended, without blocking, and tells of those that a signal has stopped
+// or continued. Returns whether children are left.
+bool ReapChildren(const std::function<void(const Reaped&)>& ended,
+                  const std::function<void(pid_t, bool stopped)>& changed);
 
 // For people: each descendant that is still there, with its state and where in the kernel it waits:
 // "pid 812 (python3), state D, in nfs_wait_on_request". Empty if there is none.

@@ -187,7 +187,7 @@ void EpochWorkers::StepWorker(Worker& worker, SlotEvent event, Instant grace_unt
     case SlotAction::kNone:
       break;
     case SlotAction::kTerminate:
-      SendToGroup(worker, SIGTERM);
+      SendToGroup(worker, stop_signal_);
       SendToGroup(worker, SIGCONT);
       break;
     case SlotAction::kKill:
@@ -211,12 +211,15 @@ void EpochWorkers::SendToGroup(Worker& worker, int signo) {
   if (::kill(-worker.pid, signo) < 0) ::kill(worker.pid, signo);
 }
 
-void EpochWorkers::Stop(Duration grace, absl::string_view reason) {
+void EpochWorkers::Stop(Duration grace, absl::string_view reason, int signo) {
   // Whoever ended before must not look as if we had ended it.
   Reap();
   if (gone_) return;
   LogInfo("stop epoch ", start_.epoch, " with a grace of ", ToMillis(grace), " ms: ", reason);
-  if (stop_reason_.empty()) stop_reason_ = std::string(reason);
+  if (stop_reason_.empty()) {
+    stop_reason_ = std::string(reason);
+    stop_signal_ = signo;
+  }
   const bool now = grace <= Duration(0);
   const Instant until = now ? Now() : Now() + grace;
   for (Worker& worker : workers_) {
@@ -291,7 +294,9 @@ void EpochWorkers::KillAgain() {
 
 void EpochWorkers::Reap() {
   if (gone_) return;
-  const bool left = ReapChildren([this](const Reaped& reaped) { OnReaped(reaped); });
+  const bool left = ReapChildren(
+      [this](const Reaped& reaped) { OnReaped(reaped); },
+      [this](pid_t pid, bool stopped) { callbacks_.on_changed(pid, stopped); });
   AfterReaping(left);
 }
 
@@ -308,7 +313,7 @@ void EpochWorkers::OnReaped(const Reaped& reaped) {
       worker.exit.by_us = reaped.code <= 64 && worker.sent.test(static_cast<size_t>(reaped.code));
     } else {
       worker.exit.kind = frame::Exit::Kind::kExited;
-      worker.exit.by_us = worker.sent.test(SIGTERM) || worker.sent.test(SIGKILL);
+      worker.exit.by_us = worker.sent.test(static_cast<size_t>(stop_signal_)) || worker.sent.test(SIGKILL);
     }
     if (worker.exit.by_us) {
       worker.exit.message = stop_reason_;
@@ -385,6 +390,14 @@ void EpochWorkers::AfterReaping(bool children_left) {
     }
   }
   callbacks_.on_gone();
+}
+
+uint64_t EpochWorkers::OutputBytes(size_t slot) const {
+  uint64_t bytes = 0;
+  for (const OutputStream* stream : {workers_[slot].out, workers_[slot].err}) {
+    if (stream != nullptr) bytes += stream->bytes();
+  }
+  return bytes;
 }
 
 bool EpochWorkers::HasRank(int32_t rank) const {

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <bitset>
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <set>
@@ -47,6 +48,7 @@ class EpochWorkers {
     std::function<void()> on_gone;  // no descendant is left; once, last
     std::function<void()> on_output;
     std::function<void(int32_t rank, std::string text)> on_note;
+    std::function<void(pid_t pid, bool stopped)> on_changed;  // by SIGSTOP, SIGCONT and the like
     // What SIGKILL has not ended within kKillBudget, described; once. on_gone may still follow.
     std::function<void(std::string which)> on_unkillable;
   };
@@ -59,9 +61,9 @@ class EpochWorkers {
   EpochWorkers& operator=(const EpochWorkers&) = delete;
 
   void Start();  // a Reap must follow, for there may be no child that ends
-  // SIGTERM now and SIGKILL after `grace`; zero: SIGKILL now. A later call can only shorten it. The
-  // first `reason` is in the records of those that end by it: "because REASON".
-  void Stop(Duration grace, absl::string_view reason);
+  // `signo` (SIGTERM, or SIGABRT) now and SIGKILL after `grace`; zero: SIGKILL now. A later call can
+  // only shorten it. The first `reason` is in the records of those that end by it: "because REASON".
+  void Stop(Duration grace, absl::string_view reason, int signo = SIGTERM);
   void Signal(int signo);  // to the workers' main processes
   void Reap();             // after Start and SIGCHLD
 
@@ -71,6 +73,9 @@ class EpochWorkers {
   bool HasRank(int32_t rank) const;
   size_t size() const { return workers_.size(); }
   int32_t RankOf(size_t slot) const { return workers_[slot].launch.rank; }
+  bool IsRunning(size_t slot) const { return workers_[slot].slot.HasProcess(); }
+  pid_t PidOf(size_t slot) const { return workers_[slot].pid; }  // REQUIRES: IsRunning
+  uint64_t OutputBytes(size_t slot) const;                       // printed so far
   std::vector<frame::SlotState> States() const;
 
  private:
@@ -129,6 +134,7 @@ class EpochWorkers {
   size_t passed_on_ = 0;  // of exits_
   std::set<int32_t> noted_;
   std::string stop_reason_;
+  int stop_signal_ = SIGTERM;
   bool started_ = false;
   bool gone_ = false;
   Instant kill_budget_until_ = kNever;  // kNever: nothing is being killed yet

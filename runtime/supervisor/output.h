@@ -44,6 +44,7 @@ class OutputStream {
   int32_t rank() const { return rank_; }
   uint8_t stream() const { return stream_; }
   uint64_t dropped() const { return dropped_; }
+  uint64_t bytes() const { return written_ + dropped_; }  // read from the pipe so far
   // Why bytes were dropped the first time; returned once, then OK.
   absl::Status TakeFirstFailure();
   // The last lines, at most `lines` and kTailBytes, from memory: right even with a full disk.

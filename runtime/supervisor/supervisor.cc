@@ -195,12 +195,27 @@ EpochWorkers::Callbacks Supervisor::WorkerCallbacks() {
   };
   callbacks.on_gone = [this] { OnGone(); };
   callbacks.on_output = [this] { Pump(); };
+  callbacks.on_changed = [this](pid_t pid, bool stopped) {
+    if (hangs_ != nullptr) hangs_->Changed(pid, stopped);
+  };
   callbacks.on_unkillable = [this](std::string which) {
     unkillable_ = std::move(which);
     LogError("SIGKILL does not end: ", unkillable_);
     SendToDaemon(frame::Unkillable{workers_->epoch(), unkillable_});
   };
   callbacks.on_note = [this](int32_t rank, std::string text) { AddNote(rank, std::move(text)); };
+  return callbacks;
+}
+
+HangDetector::Callbacks Supervisor::HangCallbacks() {
+  HangDetector::Callbacks callbacks;
+  callbacks.on_suspected = [this](int32_t rank, std::string reason) {
+    LogWarning("rank ", rank, " ", reason);
+    SendToDaemon(frame::HangSuspected{workers_->epoch(), rank, std::move(reason)});
+  };
+  callbacks.on_diagnosed = [this](std::vector<frame::RankEvidence> ranks) {
+    SendToDaemon(frame::WorkersDiagnosed{workers_->epoch(), std::move(ranks)});
+  };
   return callbacks;
 }
 
@@ -264,6 +279,7 @@ void Supervisor::ArmProgress(Duration pause) {
   loop_.Cancel(progress_timer_);
   if (daemon_ == nullptr || !EpochIsLive()) return;
   progress_timer_ = loop_.After(pause, [this, pause] {
+    if (hangs_ != nullptr) hangs_->Look();
     ArmProgress(SendProgress() ? kProgressPause : std::min(2 * pause, kLongestProgressPause));
   });
 }

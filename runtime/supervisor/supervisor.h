@@ -18,6 +18,7 @@
 #include "runtime/local/frames.h"
 #include "runtime/supervisor/epoch_workers.h"
 #include "runtime/supervisor/forwarder.h"
+#include "runtime/supervisor/hang_detector.h"
 #include "runtime/supervisor/keeper.h"
 #include "runtime/supervisor/lease.h"
 #include "runtime/supervisor/options.h"
@@ -68,6 +69,7 @@ class Supervisor {
   void DropOrder();
   void OnStopEpoch(const frame::StopEpoch& stop);
   void OnLeaseAnswer(const frame::LeaseAnswer& answer);
+  void OnDiagnose(const frame::DiagnoseWorkers& diagnose);
   void OnPageRequest(const frame::PageRequest& request);
   void OnExchangeDone(const frame::ExchangeDone& done);
   void OnCommitGranted(const frame::CommitGranted& granted);
@@ -77,6 +79,7 @@ class Supervisor {
 
   // The epoch.
   EpochWorkers::Callbacks WorkerCallbacks();
+  HangDetector::Callbacks HangCallbacks();
   void OnGone();
   void SendStarted();
   frame::ShimState State() const;
@@ -102,6 +105,7 @@ class Supervisor {
   Peer* daemon_ = nullptr;
   Forwarder forwarder_;
   std::unique_ptr<EpochWorkers> workers_;  // of the current epoch, kept after it is gone
+  std::unique_ptr<HangDetector> hangs_;    // of workers_
   std::string unkillable_;                 // what is left of it against all signals
   Records records_;
   Lease lease_;

@@ -30,6 +30,8 @@ bool Supervisor::OnDaemonFrame(frame::Frame& frame) {
     OnExchangeDone(*done);
   } else if (const auto* granted = std::get_if<frame::CommitGranted>(&frame)) {
     OnCommitGranted(*granted);
+  } else if (const auto* diagnose = std::get_if<frame::DiagnoseWorkers>(&frame)) {
+    OnDiagnose(*diagnose);
   } else if (std::holds_alternative<frame::Release>(frame)) {
     Release("the job is over");
   } else {
@@ -95,13 +97,18 @@ void Supervisor::StartOrdered() {
   lease_.Begin(ordered_at_, kept_.options.lease);
   TellKeeper();
   // The old workers go first: they refer to streams that the forwarder may now close.
+  hangs_.reset();
   workers_.reset();
   unkillable_.clear();
   forwarder_.BeginEpoch(start.epoch, start.log_folder);
+  const Duration hang_timeout(start.hang_timeout_ns);
+  const std::string log_folder = start.log_folder;
   workers_ = std::make_unique<EpochWorkers>(loop_, std::move(start), kept_.options.socket,
                                             kept_.pages, kept_.cgroup, forwarder_,
                                             WorkerCallbacks());
   workers_->Start();
+  hangs_ = std::make_unique<HangDetector>(loop_, *workers_, kept_.pages, hang_timeout, log_folder,
+                                          HangCallbacks());
   forwarder_.EndStart();
   SendLeaseRequest();
   ArmProgress();
@@ -126,7 +133,8 @@ void Supervisor::OnStopEpoch(const frame::StopEpoch& stop) {
     gone_sent_ = false;  // said again: the answer was lost
     return Pump();
   }
-  workers_->Stop(Duration(stop.grace_ns), "the coordinator stopped it");
+  workers_->Stop(Duration(stop.grace_ns), "the coordinator stopped it",
+                 stop.abort ? SIGABRT : SIGTERM);
 }
 
 void Supervisor::OnLeaseAnswer(const frame::LeaseAnswer& answer) {
@@ -137,6 +145,11 @@ void Supervisor::OnLeaseAnswer(const frame::LeaseAnswer& answer) {
   if (!EpochIsLive()) return;
   if (!answer.granted) return workers_->Stop(Duration(0), "the lease of its node was refused");
   if (lease_.Grant(answer.request_id, Duration(answer.lease_ns))) TellKeeper();
+}
+
+void Supervisor::OnDiagnose(const frame::DiagnoseWorkers& diagnose) {
+  if (workers_ == nullptr || workers_->epoch() != diagnose.epoch || hangs_ == nullptr) return;
+  hangs_->Diagnose();
 }
 
 void Supervisor::OnPageRequest(const frame::PageRequest& request) {

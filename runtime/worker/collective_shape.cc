@@ -17,22 +17,6 @@ std::string Describe(const CollectiveShape& shape) {
 
 }  // namespace
 
-const char* CollectiveOpName(CollectiveOp op) {
-  switch (op) {
-    case CollectiveOp::kAllReduce:
-      return "all-reduce";
-    case CollectiveOp::kReduceScatter:
-      return "reduce-scatter";
-    case CollectiveOp::kAllGather:
-      return "all-gather";
-    case CollectiveOp::kBroadcast:
-      return "broadcast";
-    case CollectiveOp::kBarrier:
-      return "barrier";
-  }
-  return "unknown collective";
-}
-
 absl::Status CompareShapes(int rank, const CollectiveShape& own, int peer,
                            const CollectiveShape& theirs) {
   if (own == theirs) return absl::OkStatus();

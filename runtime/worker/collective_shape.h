@@ -20,8 +20,6 @@ struct CollectiveShape {
   bool operator==(const CollectiveShape&) const = default;
 };
 
-const char* CollectiveOpName(CollectiveOp op);  // "all-reduce", …
-
 // INVALID_ARGUMENT names both ranks and what each of them calls, if that differs.
 absl::Status CompareShapes(int rank, const CollectiveShape& own, int peer,
                            const CollectiveShape& theirs);

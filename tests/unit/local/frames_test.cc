@@ -21,8 +21,8 @@ std::vector<Frame> Samples() {
   const Exchange exchange{2, 1, "gloo/1", std::string("a\0b", 3), 77};
   return {
       Hello{kFrameVersion, -9, 4},
-      StartEpoch{5, 6, 7, "/work", "/logs", 1ull << 33, 400, {"A=1", ""}, {Launch{3, 1, {"sh", "-c", ""}, {"B=2"}}}},
-      StopEpoch{5, 6, std::numeric_limits<int64_t>::min()},
+      StartEpoch{5, 6, 7, "/work", "/logs", 1ull << 33, 400, 77, {"A=1", ""}, {Launch{3, 1, {"sh", "-c", ""}, {"B=2"}}}},
+      StopEpoch{5, 6, std::numeric_limits<int64_t>::min(), true},
       LeaseAnswer{std::numeric_limits<uint64_t>::max(), 5, true, 10},
       PageRequest{6, true, true},
       SignalWorkers{6, 10},
@@ -44,6 +44,9 @@ std::vector<Frame> Samples() {
       Progress{6, 3, 1, 2, 3, 0.5, 1.5, 4, 5, 6},
       LeaseRequest{7},
       Unkillable{6, "pid 8, state D"},
+      DiagnoseWorkers{6},
+      HangSuspected{6, 3, "has not"},
+      WorkersDiagnosed{6, {{3, 5, 1000, 7, 12, true, true, "barrier of 0 bytes"}}},
   };
 }
 
