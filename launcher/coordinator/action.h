@@ -35,6 +35,11 @@ struct StopWorkers {
   std::string node;
   Epoch epoch;
   Duration grace{0};
+  bool abort = false;  // SIGABRT instead of SIGTERM: Python then prints where each thread is
+};
+struct DiagnoseWorkers {  // write down what each is at -> WorkersDiagnosed
+  std::string node;
+  Epoch epoch;
 };
 struct AnswerLease {
   std::string node;
@@ -91,7 +96,7 @@ struct FinishJob {  // write the report, tell the front ends, end
   Outcome outcome;
 };
 
-using Action = std::variant<StartWorkers, StopWorkers, AnswerLease, GrantCommit, RequestCheckpoint,
+using Action = std::variant<StartWorkers, StopWorkers, DiagnoseWorkers, AnswerLease, GrantCommit, RequestCheckpoint,
                             ProbeAddress, RefuseNode, FindCheckpoints, ReleaseNode, OpenStore,
                             Announce, FinishJob>;
 

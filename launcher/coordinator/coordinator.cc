@@ -190,6 +190,7 @@ void CoordinatorState::StopForOrphans() {
 void CoordinatorState::On(const DeadlineReached&) {
   if (In<Ended>()) return;
   EndLeases();
+  if (Live() && epoch_->inquiry && epoch_->inquiry->until <= now_) EndInquiry();
   if (orphaned_at_ <= now_) StopForOrphans();
   if (In<Draining>()) TryEndDraining();
 }
@@ -197,6 +198,7 @@ void CoordinatorState::On(const DeadlineReached&) {
 Instant CoordinatorState::NextDeadline() const {
   if (In<Ended>()) return kNever;
   Instant next = std::min(orphaned_at_, members_.next_lease_end());
+  if (Live() && epoch_->inquiry) next = std::min(next, epoch_->inquiry->until);
   if (const auto* forming = std::get_if<Forming>(&phase_)) {
     next = std::min(next, forming->next_word);
     if (forming->meeting) return std::min(next, forming->meeting->connect_back.deadline());

@@ -3,6 +3,7 @@
 //   replay.cc       what an earlier life left behind
 //   nodes.cc        nodes that join, leave, ask and are drained
 //   forming.cc      who takes part in the next epoch, and where it meets
+//   hangs.cc        workers that make no progress, processes that cannot be ended
 //   phases.cc       entering and leaving the other phases
 //   explain.cc      what people are told
 #ifndef TRAINCTL_LAUNCHER_COORDINATOR_COORDINATOR_STATE_H_
@@ -23,6 +24,7 @@
 #include "launcher/coordinator/connect_back.h"
 #include "launcher/coordinator/coordinator.h"
 #include "launcher/coordinator/event.h"
+#include "launcher/coordinator/hang_verdict.h"
 #include "launcher/coordinator/journal_record.h"
 #include "launcher/coordinator/membership.h"
 #include "launcher/coordinator/rank_plan.h"
@@ -59,12 +61,22 @@ struct Draining {
   std::optional<Failure> failure;  // as judged so far; none: the job is to stop, or to change nodes
   Instant patience;                // leases are no longer renewed after this
   std::string replaced;            // why its nodes are to change
+  // They were told to say where they are before they end, and their ends do not tell the cause.
+  bool hung = false;
 };
 struct Ended {
   Outcome outcome;
 };
 // In the order of JobPhase.
 using Phase = std::variant<Forming, Starting, Running, Draining, Ended>;
+
+// Somebody makes no progress, and all nodes are asked what their workers are at.
+struct HangInquiry {
+  HangSuspicion suspicion;
+  Instant until;
+  std::set<std::string> waiting;  // nodes that have not answered
+  std::vector<RankEvidence> evidence;
+};
 
 // One life of the workers.
 struct CurrentEpoch {
@@ -84,6 +96,7 @@ struct CurrentEpoch {
   bool found_damage = false;
   std::set<trainctl::Step> rejected;       // by its workers, as they loaded
   std::set<std::string> lost;              // nodes, in an earlier term
+  std::optional<HangInquiry> inquiry;
   bool save_asked = false;                 // by us, to be able to change its nodes
   std::unique_ptr<WorkerPlanner> planner;  // made when first needed
 
@@ -164,6 +177,12 @@ class CoordinatorState {
   void AskForRecoveryPoint();  // if somebody waits for one
   void ChangeNodesIfWished();
 
+  // hangs.cc
+  void On(const HangSuspected& event);
+  void On(const WorkersDiagnosed& event);
+  void On(const NodeUnfit& event);
+  void EndInquiry();
+
   // forming.cc
   void BecomeForming(std::string reason, Duration delay);
   void TryForm();
@@ -195,7 +214,7 @@ class CoordinatorState {
   void FinishStopped();
   void Finish(Outcome outcome);
   void AskCheckpoint(const Node& node, bool then_stop);
-  void StopOn(const Node& node, Duration grace);
+  void StopOn(const Node& node, Duration grace, bool abort = false);
   void OpenEpochStore();
   void StartOn(const Node& node);
   EpochEnd EndOf(const Failure& failure) const;

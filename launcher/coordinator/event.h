@@ -124,6 +124,33 @@ struct AddressesReached {
   uint64_t probe = 0;
   std::vector<AddressReached> reached;
 };
+struct HangSuspected {  // by the node, from the worker's page, its silence or its being stopped
+  std::string node;
+  Epoch epoch;
+  int rank = 0;
+  Step step;           // it has completed
+  std::string reason;  // follows "rank N on NODE"
+};
+struct RankEvidence {  // what a rank was at
+  int rank = 0;
+  std::string phase;  // "backward"; empty: its program does not say
+  Duration in_phase{0};
+  Step step;                 // completed
+  uint64_t collectives = 0;  // begun in this epoch
+  bool in_collective = false;
+  bool stopped = false;    // by a signal
+  std::string collective;  // the newest: "all-reduce of 4096 bytes"
+};
+struct WorkersDiagnosed {  // answer to DiagnoseWorkers
+  std::string node;
+  Epoch epoch;
+  std::vector<RankEvidence> ranks;
+};
+struct NodeUnfit {  // it came to hold what it cannot get rid of
+  std::string node;
+  Epoch epoch;
+  std::string reason;
+};
 struct CheckpointsFound {  // answer to FindCheckpoints: valid steps in the folder, ascending
   std::vector<Step> steps;
 };
@@ -145,8 +172,9 @@ struct DeadlineReached {};  // next_deadline() has passed
 
 using Event = std::variant<NodeJoined, NodeLeft, LeaseRequested, WorkersStarted, WorkerExited,
                            NodeEpochGone, StepReached, ShardPrepared, CheckpointPublished,
-                           CheckpointRejected, AddressesReached, CheckpointsFound, StopAsked,
-                           DrainAsked, FrontEndsChanged, DeadlineReached>;
+                           CheckpointRejected, AddressesReached, HangSuspected, WorkersDiagnosed,
+                           NodeUnfit, CheckpointsFound, StopAsked, DrainAsked, FrontEndsChanged,
+                           DeadlineReached>;
 
 }  // namespace trainctl
 

@@ -69,7 +69,7 @@ void Visit(Archive& a, T& v) {
 
 template <typename Archive, Same<Failure> T>
 void Visit(Archive& a, T& v) {
-  VisitEnum<FailureClass::kInternal>(a, v.failure_class);
+  VisitEnum<FailureClass::kHardware>(a, v.failure_class);
   VisitAll(a, v.node, v.rank, v.epoch, v.exit, v.reason);
 }
 
@@ -183,6 +183,8 @@ const char* FailureClassName(FailureClass failure_class) {
       return "preempted";
     case FailureClass::kInternal:
       return "internal";
+    case FailureClass::kHardware:
+      return "hardware";
   }
   return "unknown";
 }

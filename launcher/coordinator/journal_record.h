@@ -28,6 +28,7 @@ enum class FailureClass : uint8_t {
   kDisk,
   kPreempted,
   kInternal,
+  kHardware,
 };
 const char* FailureClassName(FailureClass failure_class);  // "worker", "user error", …
 

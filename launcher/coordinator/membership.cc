@@ -230,6 +230,13 @@ void Membership::MarkGone(const std::string& name) {
   Changed(*node);
 }
 
+void Membership::MarkUnfit(const std::string& name, std::string why) {
+  Node* node = FindMutable(name);
+  if (!node) return;
+  node->unfit = std::move(why);
+  Changed(*node);
+}
+
 void Membership::MarkDrained(const std::string& name, bool drained) {
   Node& node = FindOrMake(name);
   node.drained = drained;

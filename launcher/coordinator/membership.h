@@ -122,6 +122,7 @@ class Membership {
   void ExpectEpoch(const EpochFormed& epoch, const std::set<std::string>& lost);
   void MarkStarted(const std::string& name, int reserved_port);
   void MarkGone(const std::string& name);
+  void MarkUnfit(const std::string& name, std::string why);
   void MarkDrained(const std::string& name, bool drained);
   // From now on it is used only if there are fewer than `suffice` others.
   void Avoid(const std::string& name, std::string why, size_t suffice);

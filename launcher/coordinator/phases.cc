@@ -90,7 +90,10 @@ void CoordinatorState::Condemn(Failure failure) {
   const bool alone = epoch_->world_size() == 1;
   Say(Announce::Level::kWarning,
       absl::StrCat(failure.reason, alone ? "" : "; the other workers are stopped"));
-  BecomeDraining(Draining{std::move(failure), Instant{}, ""}, spec_.grace);
+  // By its end, that is; not by what others saw of it.
+  const bool hung = failure.failure_class == FailureClass::kHang &&
+                    failure.exit.kind == WorkerExit::Kind::kLost;
+  BecomeDraining(Draining{std::move(failure), Instant{}, "", hung}, spec_.grace);
 }
 
 void CoordinatorState::Replace(std::string reason) {
@@ -102,13 +105,14 @@ void CoordinatorState::Replace(std::string reason) {
 
 void CoordinatorState::BecomeDraining(Draining draining, Duration grace) {
   draining.patience = now_ + grace + spec_.lease;
+  const bool abort = draining.hung;
   phase_ = std::move(draining);
-  for (const Node* node : members_.HoldingWorkers()) StopOn(*node, grace);
+  for (const Node* node : members_.HoldingWorkers()) StopOn(*node, grace, abort);
   TryEndDraining();
 }
 
-void CoordinatorState::StopOn(const Node& node, Duration grace) {
-  if (node.connected) Do(StopWorkers{node.name, node.shim_epoch, grace});
+void CoordinatorState::StopOn(const Node& node, Duration grace, bool abort) {
+  if (node.connected) Do(StopWorkers{node.name, node.shim_epoch, grace, abort});
 }
 
 void CoordinatorState::TryEndDraining() {
@@ -122,7 +126,12 @@ void CoordinatorState::TryEndDraining() {
   Failure failure = *std::move(draining.failure);
   // Now all ends are known, and the first one told need not be the one that caused the others.
   std::optional<Failure> judged;
-  if (failure.rank >= 0) judged = JudgeExits(epoch_->Evidence());
+  if (draining.hung) {
+    for (const RankExit& end : epoch_->failures) {
+      if (end.rank == failure.rank) failure.exit = end.exit;  // with its last words
+    }
+    PersistWithNext(EpochCondemned{epoch(), failure, wall_ns_, epoch_->last_step});
+  } else if (failure.rank >= 0) judged = JudgeExits(epoch_->Evidence());
   if (judged && judged->rank != failure.rank) {
     Say(Announce::Level::kWarning, absl::StrCat("the cause was another: ", judged->reason));
     failure = *std::move(judged);

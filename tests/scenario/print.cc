@@ -89,7 +89,11 @@ struct ActionPrinter {
         ValueOf(a.env, "MASTER_PORT"), " resume=\"", ValueOf(a.env, "TRAINCTL_RESUME_FROM"), "\"");
   }
   std::string operator()(const StopWorkers& a) const {
-    return absl::StrCat("stop ", a.node, " epoch=", a.epoch.value, " grace=", Print(a.grace));
+    return absl::StrCat("stop ", a.node, " epoch=", a.epoch.value, " grace=", Print(a.grace),
+                        a.abort ? " abort" : "");
+  }
+  std::string operator()(const DiagnoseWorkers& a) const {
+    return absl::StrCat("diagnose ", a.node, " epoch=", a.epoch.value);
   }
   std::string operator()(const AnswerLease& a) const {
     return absl::StrCat("lease ", a.node, a.granted ? " granted " : " refused ", Print(a.lease));

@@ -248,6 +248,12 @@ class Player {
     if (c.verb == "exit") return WorkerExited{node, EpochOf(c), c.Int("rank", 0), MakeExit(c)};
     if (c.verb == "drain") return DrainAsked{node, true, "trainctl nodes"};
     if (c.verb == "undrain") return DrainAsked{node, false, "trainctl nodes"};
+    if (c.verb == "suspect") {
+      return HangSuspected{node, EpochOf(c), c.Int("rank", 0), trainctl::Step(c.Number("step", 0)),
+                           c.Text("reason", "has not completed a step for 60.0 s")};
+    }
+    if (c.verb == "diagnosed") return MakeDiagnosed(c);
+    if (c.verb == "unfit") return NodeUnfit{node, EpochOf(c), c.Text("reason", "pid 8, state D")};
     if (c.verb == "reached") return MakeReached(c);
     if (c.verb == "watch") return FrontEndsChanged{static_cast<int>(First(c))};
     if (c.verb == "stop") return StopAsked{"Ctrl-C", c.Has("checkpoint"), c.Has("now")};
@@ -281,6 +287,33 @@ class Player {
   static int64_t First(const Command& c) {
     int64_t value = 0;
     return absl::SimpleAtoi(c.Word(0), &value) ? value : -1;
+  }
+
+  // diagnosed n1 rank=0 steps=7,6 collectives=9,8 waits=0 stopped=1: of ranks 0, 1, …
+  WorkersDiagnosed MakeDiagnosed(const Command& c) const {
+    WorkersDiagnosed diagnosed{c.Word(0), EpochOf(c), {}};
+    const std::vector<std::string> steps = absl::StrSplit(c.Text("steps", "0"), ',');
+    const std::vector<std::string> entered = absl::StrSplit(c.Text("collectives", "0"), ',');
+    const std::vector<std::string> waits = absl::StrSplit(c.Text("waits"), ',');
+    const std::vector<std::string> stopped = absl::StrSplit(c.Text("stopped"), ',');
+    const auto listed = [](const std::vector<std::string>& list, const std::string& rank) {
+      return std::find(list.begin(), list.end(), rank) != list.end();
+    };
+    for (size_t i = 0; i < steps.size(); ++i) {
+      RankEvidence e;
+      e.rank = c.Int("rank", 0) + static_cast<int>(i);
+      const std::string rank = absl::StrCat(e.rank);
+      e.phase = "backward";
+      e.in_phase = seconds(61);
+      int64_t step = 0;
+      if (absl::SimpleAtoi(steps[i], &step)) e.step = trainctl::Step(step);
+      if (i < entered.size()) (void)absl::SimpleAtoi(entered[i], &e.collectives);
+      e.in_collective = listed(waits, rank);
+      e.stopped = listed(stopped, rank);
+      e.collective = "all-reduce of 4096 bytes";
+      diagnosed.ranks.push_back(std::move(e));
+    }
+    return diagnosed;
   }
 
   static WorkerExit MakeExit(const Command& c) {

@@ -21,6 +21,8 @@
 //   started NODE [epoch= port=] | gone NODE [epoch=]
 //   exit NODE rank= (code= | signal= | errno= | lost) [epoch= by_us at= tail= json= message=]
 //   step N [total= epoch=] | shard N rank= [epoch=] | published N | rejected N | found [N…]
+//   suspect NODE rank= [step= reason=] | diagnosed NODE rank= steps= collectives= [waits= stopped=]
+//   unfit NODE [reason=]
 //   stop [checkpoint] [now] | watch N
 //   tick DURATION          time passes; connected nodes ask for their lease, deadlines are
 //   delivered
