@@ -98,6 +98,13 @@ void AddOwnLaunchFlags(CLI::App* app, LaunchFlags* f, bool stays) {
     Flag(app, "--orphan-timeout", &f->orphan_timeout, "TIME|none",
          "How long the job runs on after this command was killed (default 1m)");
   }
+  Flag(app, "--hang-timeout", &f->hang_timeout, "TIME|none",
+       "How long a worker may make no progress (default: 20 times its step, at least 1m; for scripts "
+       "that report no steps only if given: silent and idle for so long)");
+  Flag(app, "--memory-limit", &f->memory_limit, "SIZE",
+       "Memory that the workers of a node may use together, such as 64GiB (default: no limit)");
+  Flag(app, "--process-limit", &f->process_limit, "N",
+       "Processes and threads that they may have together (default: no limit)");
   Flag(app, "--checkpoint-dir", &f->checkpoint_dir, "DIR",
        "Where checkpoints are; the newest is resumed from");
   Flag(app, "--checkpoint-every", &f->checkpoint_every, "STEPS",
@@ -188,6 +195,21 @@ std::unique_ptr<CLI::App> BuildVerb(const std::string& verb, CommandLine* line) 
   } else if (verb == "signal") {
     AddJob(app.get(), job);
     app->add_option("SIGNAL", job->signal, "USR1, SIGUSR1 or 10")->required();
+    Flag(app.get(), "--rank", &job->ranks, "LIST", "Only to these ranks: 0 or 0,2-4");
+  } else if (verb == "events") {
+    AddJob(app.get(), job);
+    AddJson(app.get(), job);
+  } else if (verb == "report") {
+    AddJob(app.get(), job);
+  } else if (verb == "chaos") {
+    ChaosFlags* chaos = &line->chaos;
+    app->add_option("JOB", chaos->job, "Id of a job, the beginning of one, or a name")->required();
+    Flag(app.get(), "--kill-rank", &chaos->kill_rank, "N|any", "Send SIGKILL to this rank");
+    Flag(app.get(), "--stop-rank", &chaos->stop_rank, "N|any",
+         "Send SIGSTOP to this rank, as if it hung");
+    Flag(app.get(), "--every", &chaos->every, "TIME", "Again and again, until the job ends");
+    Flag(app.get(), "--times", &chaos->times, "N", "At most so often (default 1; with --every: no limit)");
+    Flag(app.get(), "--seed", &chaos->seed, "N", "The same ranks in every run (default: by chance)");
   } else if (verb == "nodes") {
     app->add_option("WHAT", line->nodes.what, "drain or undrain");
     app->add_option("NODE", line->nodes.node, "Name of a node");

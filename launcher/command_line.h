@@ -19,7 +19,8 @@ struct LaunchFlags {
   std::optional<std::string> rdzv_endpoint, rdzv_id, rdzv_backend, rdzv_conf, local_addr;
   std::optional<std::string> max_restarts, restart_window, monitor_interval, start_method, role;
   std::optional<std::string> log_dir, redirects, tee, local_ranks_filter;
-  std::optional<std::string> lease, grace, join_timeout, orphan_timeout;
+  std::optional<std::string> lease, grace, join_timeout, orphan_timeout, hang_timeout;
+  std::optional<std::string> memory_limit, process_limit;
   std::optional<std::string> checkpoint_dir, checkpoint_every, plan;
   std::optional<std::string> name, daemon, local_rank_arg;
   std::optional<std::string> nodes, spares, node_name, daemon_port, tls_cert, tls_key, tls_ca, key;
@@ -41,7 +42,7 @@ struct JobFlags {
   std::optional<std::string> daemon;
   bool json = false;
   bool follow = false;                // logs
-  std::optional<std::string> ranks;   // logs
+  std::optional<std::string> ranks;   // logs, signal
   std::optional<std::string> grep;    // logs
   std::optional<std::string> signal;  // signal
   bool checkpoint = false;            // stop
@@ -53,6 +54,12 @@ struct NodesFlags {
   std::string node;
   std::optional<std::string> job;  // empty: all that run
   bool json = false;
+};
+
+struct ChaosFlags {
+  std::string job;
+  std::optional<std::string> kill_rank, stop_rank;  // a rank, or "any"
+  std::optional<std::string> every, times, seed;
 };
 
 struct KeyFlags {
@@ -67,6 +74,7 @@ struct CommandLine {
   JobFlags job;
   NodesFlags nodes;
   KeyFlags key;
+  ChaosFlags chaos;
   std::string shell;  // completion
 };
 

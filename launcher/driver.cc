@@ -175,6 +175,13 @@ void Driver::Do(const StopWorkers& action) {
   v1::NodeOrder order;
   order.mutable_stop()->set_epoch(action.epoch.value);
   order.mutable_stop()->set_grace_ns(action.grace.count());
+  order.mutable_stop()->set_abort(action.abort);
+  nodes_.Send(action.node, std::move(order));
+}
+
+void Driver::Do(const DiagnoseWorkers& action) {
+  v1::NodeOrder order;
+  order.mutable_diagnose()->set_epoch(action.epoch.value);
   nodes_.Send(action.node, std::move(order));
 }
 

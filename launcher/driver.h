@@ -51,7 +51,7 @@ class Driver {
   // Of spec.nodes, those without a stream.
   std::vector<std::string> NodesAway() const;
   void Stop(const StopAsked& order);
-  absl::Status Signal(int signo);
+  absl::Status Signal(int signo, const std::vector<int>& ranks);  // no ranks: all
   // NOT_FOUND: the job does not know the node.
   absl::Status Drain(const DrainAsked& order);
 
@@ -63,6 +63,7 @@ class Driver {
   void Perform(const Batch& batch);
   void Do(const StartWorkers& action);
   void Do(const StopWorkers& action);
+  void Do(const DiagnoseWorkers& action);
   void Do(const AnswerLease& action);
   void Do(const GrantCommit& action);
   void Do(const RequestCheckpoint& action);

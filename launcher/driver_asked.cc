@@ -63,15 +63,21 @@ std::vector<std::string> Driver::NodesAway() const {
 
 void Driver::Stop(const StopAsked& order) { Tell(order); }
 
-absl::Status Driver::Signal(int signo) {
+absl::Status Driver::Signal(int signo, const std::vector<int>& ranks) {
   const JobView view = coordinator_.View(Now());
   if (view.phase != JobPhase::kRunning && view.phase != JobPhase::kStarting) {
     return absl::FailedPreconditionError(
         absl::StrCat("no worker runs to send a signal to: ", view.explain));
   }
+  for (const int rank : ranks) {
+    if (rank >= 0 && rank < view.world_size) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no rank ", rank, "; the job has ranks 0 to ", view.world_size - 1));
+  }
   v1::NodeOrder order;
   order.mutable_signal()->set_epoch(view.epoch.value);
   order.mutable_signal()->set_signo(signo);
+  order.mutable_signal()->mutable_ranks()->Assign(ranks.begin(), ranks.end());
   nodes_.SendToAll(order);
   return absl::OkStatus();
 }

@@ -26,6 +26,9 @@ constexpr Duration kReturnPatience = seconds(5);
 void Driver::Do(const FinishJob& action) {
   outcome_ = action.outcome;
   WriteReport();
+  if (const absl::Status status = report_.WritePages(WallClockNanos()); !status.ok()) {
+    LogWarning("write the pages of the report: ", status.message());
+  }
   ContinueEnding();
 }
 

@@ -82,6 +82,27 @@ absl::StatusOr<RestartWindow> ParseRestartWindow(absl::string_view text) {
   return window;
 }
 
+absl::StatusOr<uint64_t> ParseSize(absl::string_view text) {
+  static constexpr std::pair<absl::string_view, double> kUnits[] = {
+      {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"kB", 1e3},
+      {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},    {"B", 1},
+  };
+  absl::string_view number = text;
+  double unit = 1;
+  for (const auto& [name, bytes] : kUnits) {
+    if (!absl::ConsumeSuffix(&number, name)) continue;
+    unit = bytes;
+    break;
+  }
+  double value = 0;
+  const double most = static_cast<double>(std::numeric_limits<int64_t>::max());
+  if (!absl::SimpleAtod(absl::StripAsciiWhitespace(number), &value) || !(value * unit >= 1) ||
+      !(value * unit < most)) {
+    return Expected(text, "a size, such as 64GiB or 500MB");
+  }
+  return static_cast<uint64_t>(value * unit);
+}
+
 absl::StatusOr<int64_t> ParseSteps(absl::string_view text) {
   absl::string_view number = text;
   if (absl::ConsumeSuffix(&number, "steps") || absl::ConsumeSuffix(&number, "step")) {

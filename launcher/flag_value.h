@@ -34,6 +34,9 @@ struct RestartWindow {
 };
 absl::StatusOr<RestartWindow> ParseRestartWindow(absl::string_view text);
 
+// Bytes: "64GiB", "500MB", "1.5TiB", or a bare number.
+absl::StatusOr<uint64_t> ParseSize(absl::string_view text);
+
 // "200 steps" or "200".
 absl::StatusOr<int64_t> ParseSteps(absl::string_view text);
 

@@ -98,8 +98,13 @@ const std::vector<VerbLine>& VerbLines() {
       {"logs", "logs JOB [-f] [--rank LIST] [--grep RE]", "what the workers printed",
        "trainctl logs nightly -f --rank 0"},
       {"stop", "stop JOB [--checkpoint]", "end a job", "trainctl stop nightly --checkpoint"},
-      {"signal", "signal JOB SIGNAL", "send a signal to every worker",
+      {"signal", "signal JOB SIGNAL [--rank LIST]", "send a signal to workers",
        "trainctl signal nightly USR1"},
+      {"events", "events JOB", "what happened to a job, from its journal", "trainctl events nightly"},
+      {"report", "report JOB", "a page with charts and a trace of a job", "trainctl report nightly"},
+      {"chaos", "chaos JOB --kill-rank N|any",
+       "make workers fail, to see that the job survives",
+       "trainctl chaos nightly --kill-rank any --every 30s"},
       {"nodes", "nodes [drain NODE|undrain NODE]",
        "nodes of running jobs; take one out, or back in", "trainctl nodes drain n3"},
       {"key", "key new [PATH]", "make the secret that the nodes of a cluster share",
@@ -163,7 +168,7 @@ std::string BashCompletion(const std::vector<VerbText>& verbs) {
       "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")); return ;;\n"
       "  esac\n"
       "  case \"${COMP_WORDS[1]}\" in\n"
-      "    resume|status|logs|stop|signal)\n"
+      "    resume|status|logs|stop|signal|events|report|chaos)\n"
       "      COMPREPLY=($(compgen -W \"$(trainctl list 2>/dev/null | awk 'NR > 1 {print $1}')\" -- "
       "\"$word\")) ;;\n"
       "    completion) COMPREPLY=($(compgen -W \"bash zsh\" -- \"$word\")) ;;\n"
@@ -201,7 +206,7 @@ std::string ZshCompletion(const std::vector<VerbText>& verbs) {
       "    return\n"
       "  fi\n"
       "  case $words[2] in\n"
-      "    resume|status|logs|stop|signal)\n"
+      "    resume|status|logs|stop|signal|events|report|chaos)\n"
       "      compadd -- ${(f)\"$(trainctl list 2>/dev/null | awk 'NR > 1 {print $1}')\"} ;;\n"
       "    completion) compadd bash zsh ;;\n"
       "    nodes) compadd drain undrain ;;\n"

@@ -275,8 +275,9 @@ absl::Status JobClient::Stop(const StopAsked& order, Duration timeout) {
   return channel_->Call(&v1::JobService::Stub::Stop, RequestFor(order), &reply, timeout);
 }
 
-absl::Status JobClient::Signal(int signo, Duration timeout) {
+absl::Status JobClient::Signal(int signo, const std::vector<int>& ranks, Duration timeout) {
   v1::SignalRequest request;
+  request.mutable_ranks()->Assign(ranks.begin(), ranks.end());
   request.set_signo(signo);
   v1::SignalReply reply;
   return channel_->Call(&v1::JobService::Stub::Signal, request, &reply, timeout);

@@ -118,7 +118,8 @@ class JobClient {
   absl::StatusOr<JobDescription> Describe(Duration timeout = seconds(5));
   // Returns once the coordinator has taken the order; the job ends later.
   absl::Status Stop(const StopAsked& order, Duration timeout = seconds(5));
-  absl::Status Signal(int signo, Duration timeout = seconds(5));
+  // To these ranks; none: to all.
+  absl::Status Signal(int signo, const std::vector<int>& ranks, Duration timeout = seconds(5));
   absl::Status Drain(const DrainAsked& order, Duration timeout = seconds(5));
 
  private:

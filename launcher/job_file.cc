@@ -194,6 +194,21 @@ void ReadRestart(YamlReader restart, JobFile* job) {
   restart.RefuseUnknownKeys();
 }
 
+void ReadLimits(YamlReader limits, JobFile* job) {
+  if (std::optional<std::string> memory = limits.Text("memory")) {
+    absl::StatusOr<uint64_t> bytes = ParseSize(*memory);
+    if (bytes.ok()) {
+      job->memory_limit = *bytes;
+    } else {
+      limits.Problem("memory", absl::StrCat(": ", bytes.status().message()));
+    }
+  }
+  if (std::optional<int64_t> processes = limits.Integer("processes", 1, kMostProcesses)) {
+    job->process_limit = static_cast<uint64_t>(*processes);
+  }
+  limits.RefuseUnknownKeys();
+}
+
 void ReadEnv(YamlReader env, JobFile* job) {
   job->env = env.AllTexts();
   for (const auto& [name, value] : job->env) {
@@ -234,6 +249,9 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& text, absl::string_view 
   }
   if (std::optional<YamlReader> restart = reader.Map("restart")) {
     ReadRestart(*restart, &job);
+  }
+  if (std::optional<YamlReader> limits = reader.Map("limits")) {
+    ReadLimits(*limits, &job);
   }
   if (std::optional<YamlReader> env = reader.Map("env")) {
     ReadEnv(*env, &job);

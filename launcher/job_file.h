@@ -14,6 +14,8 @@
 
 namespace trainctl {
 
+inline constexpr int64_t kMostProcesses = 4'194'304;  // as many as Linux can number
+
 struct JobFile {
   std::optional<std::string> name;
   std::optional<std::string> workers;  // as --nproc-per-node
@@ -29,6 +31,8 @@ struct JobFile {
   std::optional<int> checkpoint_keep;
   std::optional<int> max_restarts;
   std::optional<RestartWindow> restart_window;
+  uint64_t memory_limit = 0;   // as --memory-limit; 0: none is given
+  uint64_t process_limit = 0;  // as --process-limit
   std::vector<std::pair<std::string, std::string>> env;
 };
 

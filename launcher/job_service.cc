@@ -76,14 +76,15 @@ grpc::ServerUnaryReactor* JobServiceImpl::Signal(grpc::CallbackServerContext* co
                                                  v1::SignalReply* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const int signo = request->signo();
+  std::vector<int> ranks(request->ranks().begin(), request->ranks().end());
   Reply<v1::SignalReply> reply(reactor, response);
   if (signo < 1 || signo >= NSIG) {
     reply.Fail(absl::InvalidArgumentError(
         absl::StrCat("signal ", signo, ": signals go from 1 to ", NSIG - 1)));
     return reactor;
   }
-  loop_->Post([this, signo, reply = std::move(reply)]() mutable {
-    const absl::Status status = driver_->Signal(signo);
+  loop_->Post([this, signo, ranks = std::move(ranks), reply = std::move(reply)]() mutable {
+    const absl::Status status = driver_->Signal(signo, ranks);
     if (!status.ok()) return reply.Fail(status);
     reply.Send({});
   });

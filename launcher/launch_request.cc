@@ -223,6 +223,12 @@ absl::Status MergeTimes(const LaunchFlags& flags, bool in_scheduler, JobSpec* sp
   }
   // A scheduler's step is over when its processes are; nothing may outlive it.
   if (in_scheduler) spec->orphan_timeout = Duration(0);
+  if (flags.hang_timeout == "none") {
+    spec->hang_timeout = Duration(-1);
+  } else {
+    ASSIGN_FLAG(spec->hang_timeout, "--hang-timeout", flags.hang_timeout,
+                ParseDuration(*flags.hang_timeout));
+  }
   if (flags.detach || flags.orphan_timeout == "none") {
     spec->orphan_timeout = Duration(-1);
   } else {
@@ -244,6 +250,18 @@ absl::Status MergeRestarts(const LaunchFlags& flags, const JobFile& file, JobSpe
               ParseRestartWindow(*flags.restart_window));
   spec->window_restarts = window.restarts;
   spec->restart_window = window.within;
+  return absl::OkStatus();
+}
+
+absl::Status MergeLimits(const LaunchFlags& flags, const JobFile& file, JobSpec* spec) {
+  spec->memory_limit = file.memory_limit;
+  spec->process_limit = file.process_limit;
+  ASSIGN_FLAG(spec->memory_limit, "--memory-limit", flags.memory_limit,
+              ParseSize(*flags.memory_limit));
+  int64_t processes = static_cast<int64_t>(spec->process_limit);
+  ASSIGN_FLAG(processes, "--process-limit", flags.process_limit,
+              ParseInteger(*flags.process_limit, 1, kMostProcesses));
+  spec->process_limit = static_cast<uint64_t>(processes);
   return absl::OkStatus();
 }
 
@@ -396,6 +414,7 @@ absl::StatusOr<LaunchRequest> MergeLaunch(const LaunchFlags& flags, const JobFil
   RETURN_IF_ERROR(MergeWorkers(flags, defaults, surroundings, &request));
   RETURN_IF_ERROR(MergeTimes(flags, request.role.in_scheduler, &spec));
   RETURN_IF_ERROR(MergeRestarts(flags, defaults, &spec));
+  RETURN_IF_ERROR(MergeLimits(flags, defaults, &spec));
   RETURN_IF_ERROR(MergeConsole(flags, &request.console));
 
   RETURN_IF_ERROR(MergeNames(flags, defaults, &spec));

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "launcher/coordinator/error_json.h"
+#include "launcher/report_page.h"
 #include "runtime/base/file.h"
 
 namespace trainctl {
@@ -176,6 +177,10 @@ void Report::Progress(const ProgressSeen& progress, Instant first_step, Instant 
     return entry.first >= now - kRateSpan;
   });
   samples.erase(samples.begin(), old);
+  if (story->marks.formed == kNever) return;
+  const double seconds =
+      SecondsBetween(epochs_.front().formed.wall_ns, story->formed.wall_ns) + ToSeconds(now - story->marks.formed);
+  series_.Add({seconds, progress.epoch.value, progress.step, progress.loss, samples_per_second()});
 }
 
 double Report::samples_per_second() const {
@@ -255,6 +260,10 @@ absl::Status Report::Write(int64_t wall_ns) const {
   return WriteFileAtomically(path(), Json(wall_ns));
 }
 
+absl::Status Report::WritePages(int64_t wall_ns) const {
+  return WriteReportPages(spec_.job_folder, Json(wall_ns));
+}
+
 std::string Report::Json(int64_t wall_ns) const {
   trainctl::Json json;
   json["schema"] = 1;
@@ -310,6 +319,14 @@ std::string Report::Json(int64_t wall_ns) const {
                       {{"starting", goodput.starting},
                        {"recovering", goodput.recovering},
                        {"steps_redone", goodput.redone}}}};
+  json["progress"] = trainctl::Json::array();
+  for (const ProgressPoint& point : series_.points()) {
+    json["progress"].push_back({{"seconds", point.seconds},
+                                {"epoch", point.epoch},
+                                {"step", point.step},
+                                {"loss", point.loss},
+                                {"samples_per_second", point.samples_per_second}});
+  }
   json["checkpoints"] = trainctl::Json::array();
   for (const Step step : checkpoints_) json["checkpoints"].push_back(step.value);
   json["checkpoint_folder"] = spec_.checkpoint_folder;

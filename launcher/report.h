@@ -15,6 +15,7 @@
 #include "launcher/coordinator/journal_record.h"
 #include "launcher/coordinator/spec.h"
 #include "launcher/job_client.h"
+#include "launcher/progress_series.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/time.h"
 
@@ -49,6 +50,8 @@ class Report {
   double samples_per_second() const;  // over the last seconds of the current epoch; 0: unknown
   std::string path() const;
   absl::Status Write(int64_t wall_ns) const;  // whole, atomically
+  // report.html and timeline.json, of what Write has written or would.
+  absl::Status WritePages(int64_t wall_ns) const;
   std::string Json(int64_t wall_ns) const;
   // REQUIRES: Finished was taken.
   std::string Summary() const;
@@ -78,6 +81,7 @@ class Report {
   std::optional<Finished> finished_;
   std::vector<Step> checkpoints_;
   std::map<std::string, double> metrics_;
+  ProgressSeries series_;
   std::optional<ProgressSeen> last_progress_;
 };
 

@@ -9,6 +9,9 @@ v1::StartWorkers ToProto(const StartWorkers& action) {
   m.set_world_size(action.world_size);
   m.set_cwd(action.cwd);
   m.set_log_folder(action.log_folder);
+  m.set_hang_timeout_ns(action.hang_timeout.count());
+  m.set_memory_limit(action.memory_limit);
+  m.set_process_limit(action.process_limit);
   for (const std::string& entry : action.env) m.add_env(entry);
   for (const WorkerLaunch& worker : action.workers) {
     v1::WorkerLaunch* launch = m.add_workers();
@@ -96,6 +99,19 @@ NodeJoined FromProto(const v1::NodeState& m) {
   return joined;
 }
 
+RankEvidence FromProto(const v1::RankEvidence& m) {
+  RankEvidence evidence;
+  evidence.rank = m.rank();
+  evidence.phase = m.phase();
+  evidence.in_phase = Duration(m.phase_ns());
+  evidence.step = Step(static_cast<int64_t>(m.step()));
+  evidence.collectives = m.collectives();
+  evidence.in_collective = m.in_collective();
+  evidence.stopped = m.stopped();
+  evidence.collective = m.collective();
+  return evidence;
+}
+
 std::optional<Event> EventFrom(const std::string& node, Incarnation incarnation,
                                const v1::NodeMessage& m) {
   switch (m.message_case()) {
@@ -120,6 +136,18 @@ std::optional<Event> EventFrom(const std::string& node, Incarnation incarnation,
       }
       return reached;
     }
+    case v1::NodeMessage::kHang:
+      return HangSuspected{node, Epoch(m.hang().epoch()), m.hang().rank(),
+                           Step(static_cast<int64_t>(m.hang().step())), m.hang().reason()};
+    case v1::NodeMessage::kDiagnosed: {
+      WorkersDiagnosed diagnosed{node, Epoch(m.diagnosed().epoch()), {}};
+      for (const v1::RankEvidence& rank : m.diagnosed().ranks()) {
+        diagnosed.ranks.push_back(FromProto(rank));
+      }
+      return diagnosed;
+    }
+    case v1::NodeMessage::kUnkillable:
+      return NodeUnfit{node, Epoch(m.unkillable().epoch()), m.unkillable().which()};
     case v1::NodeMessage::kProgress:
       if (m.progress().rank() != 0) return std::nullopt;
       return StepReached{Epoch(m.progress().epoch()),

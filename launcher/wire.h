@@ -39,6 +39,7 @@ WorkerState FromProto(const v1::WorkerState& message);
 WorkerExit FromProto(const v1::WorkerExit& message);
 v1::WorkerState ToProto(const WorkerState& worker);
 ShardValue FromProto(const v1::Shard& message);
+RankEvidence FromProto(const v1::RankEvidence& message);
 // nullopt: a message that the coordinator itself is not told (state, output, exchange, …).
 std::optional<Event> EventFrom(const std::string& node, Incarnation incarnation,
                                const v1::NodeMessage& message);

@@ -130,6 +130,9 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   m.set_lease_ns(spec.lease.count());
   m.set_join_timeout_ns(spec.join_timeout.count());
   m.set_orphan_timeout_ns(spec.orphan_timeout.count());
+  m.set_hang_timeout_ns(spec.hang_timeout.count());
+  m.set_memory_limit(spec.memory_limit);
+  m.set_process_limit(spec.process_limit);
   m.set_job_folder(spec.job_folder);
   m.set_log_folder(spec.log_folder);
   m.set_checkpoint_folder(spec.checkpoint_folder);
@@ -177,6 +180,9 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& m) {
   spec.lease = Duration(m.lease_ns());
   spec.join_timeout = Duration(m.join_timeout_ns());
   spec.orphan_timeout = Duration(m.orphan_timeout_ns());
+  spec.hang_timeout = Duration(m.hang_timeout_ns());
+  spec.memory_limit = m.memory_limit();
+  spec.process_limit = m.process_limit();
   spec.job_folder = m.job_folder();
   spec.log_folder = m.log_folder();
   spec.checkpoint_folder = m.checkpoint_folder();

@@ -40,6 +40,9 @@ int Run(const CommandLine& line) {
   if (line.verb == "logs") return RunLogs(line.job);
   if (line.verb == "stop") return RunStop(line.job);
   if (line.verb == "signal") return RunSignal(line.job);
+  if (line.verb == "events") return RunEvents(line.job);
+  if (line.verb == "report") return RunReport(line.job);
+  if (line.verb == "chaos") return RunChaos(line.chaos);
   if (line.verb == "nodes") return RunNodes(line.nodes);
   if (line.verb == "key") return RunKey(line.key);
   if (line.verb == "completion") return RunCompletion(line.shell);

@@ -1,6 +1,8 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -64,11 +66,19 @@ int RunSignal(const JobFlags& flags) {
   if (!signo.ok()) {
     return Fail(absl::InvalidArgumentError(absl::StrCat("SIGNAL: ", signo.status().message())));
   }
+  std::vector<int> ranks;
+  if (flags.ranks.has_value()) {
+    absl::StatusOr<std::vector<int>> listed = ParseRankList(*flags.ranks);
+    if (!listed.ok()) {
+      return Fail(absl::InvalidArgumentError(absl::StrCat("--rank: ", listed.status().message())));
+    }
+    ranks = *std::move(listed);
+  }
   const char* name = sigabbrev_np(*signo);
   return Tell(
-      flags.job, [&](JobClient* client) { return client->Signal(*signo); },
+      flags.job, [&](JobClient* client) { return client->Signal(*signo, ranks); },
       absl::StrCat("to send ", name ? absl::StrCat("SIG", name) : absl::StrCat("signal ", *signo),
-                   " to every worker"));
+                   ranks.empty() ? " to every worker" : absl::StrCat(" to rank ", *flags.ranks)));
 }
 
 }  // namespace trainctl

@@ -28,6 +28,9 @@ struct StartWorkers {
   int world_size = 0;
   std::string cwd;
   std::string log_folder;
+  Duration hang_timeout{0};  // as in JobSpec, and so are the limits
+  uint64_t memory_limit = 0;
+  uint64_t process_limit = 0;
   std::vector<std::string> env;  // common to all workers of the node; complete
   std::vector<WorkerLaunch> workers;
 };

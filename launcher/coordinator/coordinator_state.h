@@ -204,7 +204,7 @@ class CoordinatorState {
   void BecomeStarting(const RankPlan& plan);
   void TryRun();
   void JudgeEpoch();  // after new exits: goes on, condemns or ends the job
-  void Condemn(Failure failure);
+  void Condemn(Failure failure, bool hung = false);
   void Replace(std::string reason);
   void BecomeDraining(Draining draining, Duration grace);
   void TryEndDraining();

@@ -47,7 +47,7 @@ void CoordinatorState::EndInquiry() {
   }
   HangVerdict verdict = JudgeHang(suspicion, inquiry.evidence, epoch_->formed.nodes);
   Failure failure;
-  failure.failure_class = FailureClass::kHang;
+  failure.failure_class = verdict.rank < 0 ? FailureClass::kNetwork : FailureClass::kHang;
   failure.rank = verdict.rank;
   failure.epoch = epoch();
   failure.exit.kind = WorkerExit::Kind::kLost;
@@ -57,7 +57,7 @@ void CoordinatorState::EndInquiry() {
         verdict.rank >= share.first_rank && verdict.rank < share.first_rank + share.workers;
     if (here) failure.node = share.node;
   }
-  Condemn(std::move(failure));
+  Condemn(std::move(failure), true);
 }
 
 void CoordinatorState::On(const NodeUnfit& event) {

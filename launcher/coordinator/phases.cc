@@ -84,15 +84,12 @@ void CoordinatorState::JudgeEpoch() {
 
 // ---- Draining
 
-void CoordinatorState::Condemn(Failure failure) {
+void CoordinatorState::Condemn(Failure failure, bool hung) {
   if (!Live()) return;
   Persist(EpochCondemned{epoch(), failure, wall_ns_, epoch_->last_step});
   const bool alone = epoch_->world_size() == 1;
   Say(Announce::Level::kWarning,
       absl::StrCat(failure.reason, alone ? "" : "; the other workers are stopped"));
-  // By its end, that is; not by what others saw of it.
-  const bool hung = failure.failure_class == FailureClass::kHang &&
-                    failure.exit.kind == WorkerExit::Kind::kLost;
   BecomeDraining(Draining{std::move(failure), Instant{}, "", hung}, spec_.grace);
 }
 

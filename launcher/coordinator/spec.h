@@ -42,6 +42,12 @@ struct JobSpec {
   Duration join_timeout = seconds(600);
   Duration orphan_timeout = seconds(60);  // negative: no limit
 
+  Duration hang_timeout{0};  // 0: chosen from the length of steps; negative: no hang is looked for
+
+  // Of all workers on a node together, with what they start; 0: none.
+  uint64_t memory_limit = 0;  // bytes
+  uint64_t process_limit = 0;
+
   std::vector<std::string> gpus;  // UUIDs, locked for the job on its node; empty: none is used
 
   // Nodes other than the coordinator's own.

@@ -143,7 +143,8 @@ VariableOwner OwnerOf(absl::string_view variable) {
       "JAX_NUM_PROCESSES"};
   static constexpr const char* kDefaults[] = {"TORCH_NCCL_ASYNC_ERROR_HANDLING",
                                               "NCCL_ASYNC_ERROR_HANDLING", "OMP_NUM_THREADS",
-                                              "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"};
+                                              "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME",
+                                              "PYTHONFAULTHANDLER"};
   if (absl::StartsWith(variable, "TORCHELASTIC_") || absl::StartsWith(variable, "TRAINCTL_") ||
       std::find(std::begin(kPlanned), std::end(kPlanned), variable) != std::end(kPlanned)) {
     return VariableOwner::kPlan;
@@ -190,6 +191,8 @@ StartWorkers WorkerPlanner::Plan(size_t seat, int cores) const {
   common["GROUP_RANK"] = absl::StrCat(seat);
   // Where the user set one of these, the user's value stays.
   common.emplace("OMP_NUM_THREADS", absl::StrCat(std::max(1, cores / share.workers)));
+  // A Python program that crashes, or is aborted because it hangs, then prints where it is.
+  common.emplace("PYTHONFAULTHANDLER", "1");
   // Left to themselves, both take the first interface, or the one that the node's name leads to.
   if (epoch_.nodes.size() > 1 && !share.interface.empty()) {
     common.emplace("GLOO_SOCKET_IFNAME", share.interface);
@@ -201,6 +204,9 @@ StartWorkers WorkerPlanner::Plan(size_t seat, int cores) const {
   start.world_size = epoch_.world_size();
   start.cwd = spec_.cwd;
   start.log_folder = spec_.log_folder;
+  start.hang_timeout = spec_.hang_timeout;
+  start.memory_limit = spec_.memory_limit;
+  start.process_limit = spec_.process_limit;
   start.env = Entries(common);
   for (int i = 0; i < share.workers; ++i) {
     const RankPlace place{share.first_rank + i, i, share.node, share.address};

@@ -82,6 +82,7 @@ struct Layout {
   template <typename A>
   static void Visit(A& a, Is<SignalWorkers> auto& v) {
     Fields(a, v.epoch, v.signo);
+    VisitAll(a, v.ranks);
   }
   template <typename A>
   static void Visit(A& a, Is<OutputFrom> auto& v) {
@@ -171,7 +172,7 @@ struct Layout {
   }
   template <typename A>
   static void Visit(A& a, Is<HangSuspected> auto& v) {
-    Fields(a, v.epoch, v.rank, v.reason);
+    Fields(a, v.epoch, v.rank, v.step, v.reason);
   }
   template <typename A>
   static void Visit(A& a, Is<RankEvidence> auto& v) {

@@ -62,7 +62,7 @@ struct StartEpoch {
   // Of all workers here together, with what they start; 0: none.
   uint64_t memory_limit = 0;  // bytes
   uint64_t process_limit = 0;
-  int64_t hang_timeout_ns = 0;  // 0: chosen from the length of steps (supervisor/hang_watch.h)
+  int64_t hang_timeout_ns = 0;  // 0: chosen from the length of steps; < 0: not looked for
   std::vector<std::string> env;  // common to all workers; complete, nothing is inherited
   std::vector<Launch> workers;
 };
@@ -86,6 +86,7 @@ struct PageRequest {  // sets the flags in every worker's page
 struct SignalWorkers {
   int64_t epoch = 0;
   int32_t signo = 0;
+  std::vector<int32_t> ranks;  // empty: all
 };
 // Asks for the bytes [offset, limit) of one log, as they come; replaces an earlier request for the
 // same log. Nothing is forwarded unasked; a new daemon asks anew. It may come before the worker has
@@ -195,6 +196,7 @@ struct EpochGone {
 struct HangSuspected {
   int64_t epoch = 0;
   int32_t rank = 0;
+  uint64_t step = 0;   // it has completed
   std::string reason;  // follows "rank N"
 };
 struct RankEvidence {

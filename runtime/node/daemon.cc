@@ -12,12 +12,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/errno_status.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/places.h"
 #include "runtime/base/status.h"
+#include "runtime/local/cgroup.h"
 #include "runtime/node/job_folders.h"
 #include "runtime/node/part.h"
 #include "runtime/node/slot_lock.h"
@@ -44,18 +46,28 @@ std::string RandomJobId() {
 
 std::string SpecPath(const std::string& job_folder) { return JoinPath(job_folder, "spec.pb"); }
 
-// Removes the sockets of private daemons and shims that were killed, and the locks of such shims. A
-// young one may be about to listen.
+// Removes the sockets of private daemons and shims that were killed, and the locks and cgroups of
+// such shims, with who is left in them. A young one may be about to listen.
 void SweepDeadSockets() {
   constexpr int64_t kYoungSeconds = 60;
+  constexpr Duration kSweepPatience = seconds(1);
   for (const std::string& name : Entries(SocketFolder())) {
     const std::string path = JoinPath(SocketFolder(), name);
     struct stat info;
     const bool lock = absl::EndsWith(name, ".shim.lock");
-    const bool ours = lock || absl::StartsWith(name, "private-") || absl::EndsWith(name, ".shim");
+    const bool cgroup = absl::EndsWith(name, ".shim.cgroup");
+    const bool ours = lock || cgroup || absl::StartsWith(name, "private-") || absl::EndsWith(name, ".shim");
     if (!ours || ::lstat(path.c_str(), &info) < 0) continue;
     if (info.st_mtime + kYoungSeconds > WallClockNanos() / 1'000'000'000) continue;
-    if (lock) {
+    if (cgroup) {
+      const std::string lock_path = absl::StrCat(absl::StripSuffix(path, ".cgroup"), ".lock");
+      const absl::StatusOr<Fd> held = LockShim(lock_path);
+      if (!held.ok()) continue;
+      if (const absl::Status swept = SweepMarkedCgroup(path, kSweepPatience); !swept.ok()) {
+        LogWarning(swept.message());
+      }
+      ::unlink(lock_path.c_str());
+    } else if (lock) {
       const absl::StatusOr<Fd> held = LockShim(path);
       if (held.ok()) ::unlink(path.c_str());
     } else if (absl::IsUnavailable(ConnectUnix(path).status())) {

@@ -14,6 +14,7 @@ constexpr size_t kMaxRejected = 64;
 void NodeState::BeginEpoch(int64_t epoch) {
   state_.epoch = epoch;
   state_.gone = false;
+  state_.unkillable.clear();
   state_.slots.clear();
   state_.exchanges.clear();
   shards_.clear();
@@ -56,7 +57,11 @@ void NodeState::Apply(const frame::Frame& frame) {
       slot->error_json = exited->error_json;
     }
   } else if (const auto* gone = std::get_if<frame::EpochGone>(&frame)) {
-    if (gone->epoch == state_.epoch) state_.gone = true;
+    if (gone->epoch != state_.epoch) return;
+    state_.gone = true;
+    state_.unkillable.clear();
+  } else if (const auto* stuck = std::get_if<frame::Unkillable>(&frame)) {
+    if (stuck->epoch == state_.epoch) state_.unkillable = stuck->which;
   } else if (const auto* exchange = std::get_if<frame::Exchange>(&frame)) {
     if (exchange->epoch == state_.epoch) state_.exchanges.push_back(*exchange);
   } else if (const auto* shard = std::get_if<frame::ShardPrepared>(&frame)) {
@@ -103,6 +108,9 @@ std::vector<frame::Frame> NodeState::Retold() const {
   for (const auto& [rank, shard] : shards_) frames.push_back(shard);
   for (const auto& published : published_) frames.push_back(published);
   for (const auto& [key, metric] : metrics_) frames.push_back(metric);
+  if (!state_.unkillable.empty()) {
+    frames.push_back(frame::Unkillable{state_.epoch, state_.unkillable});
+  }
   return frames;
 }
 

@@ -32,7 +32,7 @@ class NodeState {
   // spoken of. Then it is their epoch, not gone, without a word about any of them.
   frame::ShimState Told() const;
   // What follows the state on a new Join stream, each with the effect of one if told twice:
-  // rejected checkpoints, prepared shards, published checkpoints, metrics.
+  // rejected checkpoints, prepared shards, published checkpoints, metrics, what cannot be killed.
   std::vector<frame::Frame> Retold() const;
 
  private:

@@ -11,10 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/errno_status.h"
 #include "runtime/base/log.h"
 #include "runtime/base/program.h"
 #include "runtime/base/status.h"
+#include "runtime/local/cgroup.h"
 #include "runtime/node/slot_lock.h"
 
 namespace trainctl {
@@ -22,6 +24,8 @@ namespace {
 
 constexpr int kMaxRefusals = 5;
 constexpr Duration kReconnectDelay = milliseconds(20);
+constexpr Duration kSweepPatience = seconds(5);
+constexpr Duration kSweepPause = milliseconds(2);
 
 }  // namespace
 
@@ -49,6 +53,8 @@ absl::Status ShimLink::Start() {
   }
   RETURN_IF_ERROR(only.status());
   told_of_waiting_ = false;
+  // Both its halves may have died in one instant, while no daemon was here to see it.
+  RETURN_IF_ERROR(SweepMarkedCgroup(CgroupMark(place_.socket), kSweepPatience));
   ASSIGN_OR_RETURN(std::vector<Fd> locks, LockSlots(SlotLockFolder(), place_.gpus, place_.job_id));
   locks.push_back(*std::move(only));
   int pair[2];
@@ -127,7 +133,7 @@ void ShimLink::Connected(Fd socket) {
 void ShimLink::Closed(const absl::Status& why) {
   connected_ = false;
   LogInfo("connection to the shim of job ", place_.job_id, ": ", why.message());
-  if (!pidfd_.valid()) return callbacks_.on_dead(death_);
+  if (!pidfd_.valid()) return TellDead(Now() + kSweepPatience);
   // The process may be about to end; its pidfd tells. If it lives on, it is asked again.
   retry_ = loop_->After(kReconnectDelay, [this] { Reconnect(); });
 }
@@ -164,7 +170,28 @@ void ShimLink::Died() {
   pidfd_.Close();
   loop_->Cancel(retry_);
   // What it had sent before it died comes first: the connection tells its end after that.
-  if (!connected_) callbacks_.on_dead(death_);
+  if (!connected_) TellDead(Now() + kSweepPatience);
+}
+
+// A shim that was killed whole, or could not begin, has left its files.
+void ShimLink::RemoveLeftovers() {
+  const std::string lock_path = place_.socket + ".lock";
+  const absl::StatusOr<Fd> lock = LockShim(lock_path);
+  if (!lock.ok()) return;  // somebody else's by now
+  ::unlink(place_.socket.c_str());
+  ::unlink(lock_path.c_str());
+}
+
+// Not before its workers are gone, of which a shim that died whole has left everyone.
+void ShimLink::TellDead(Instant give_up) {
+  const absl::Status swept = SweepMarkedCgroup(CgroupMark(place_.socket), Duration(0));
+  if (absl::IsDeadlineExceeded(swept) && Now() < give_up) {
+    retry_ = loop_->After(kSweepPause, [this, give_up] { TellDead(give_up); });
+    return;
+  }
+  if (!swept.ok()) LogError(swept.message());
+  RemoveLeftovers();
+  callbacks_.on_dead(death_);
 }
 
 }  // namespace trainctl

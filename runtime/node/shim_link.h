@@ -61,6 +61,8 @@ class ShimLink {
   void AdoptOrStart();
   void WatchProcess(Fd pidfd);
   void Died();
+  void TellDead(Instant give_up);
+  void RemoveLeftovers();
 
   Loop* loop_;
   const ShimPlace place_;

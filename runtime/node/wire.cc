@@ -5,6 +5,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/text.h"
+#include "runtime/local/page.h"
 
 namespace trainctl {
 namespace {
@@ -133,6 +134,36 @@ struct MessageOf {
     out.mutable_note()->set_text(f.text);
     return true;
   }
+  bool operator()(const frame::HangSuspected& f) {
+    v1::HangSuspected* m = out.mutable_hang();
+    m->set_epoch(f.epoch);
+    m->set_rank(f.rank);
+    m->set_step(f.step);
+    m->set_reason(ValidUtf8(f.reason));
+    return true;
+  }
+  bool operator()(const frame::WorkersDiagnosed& f) {
+    v1::WorkersDiagnosed* m = out.mutable_diagnosed();
+    m->set_epoch(f.epoch);
+    for (const frame::RankEvidence& e : f.ranks) {
+      v1::RankEvidence* rank = m->add_ranks();
+      rank->set_rank(e.rank);
+      const auto phase = static_cast<WorkerPhase>(e.phase);
+      if (phase != WorkerPhase::kNone) rank->set_phase(WorkerPhaseName(phase));
+      rank->set_phase_ns(e.phase_ns);
+      rank->set_step(e.step);
+      rank->set_collectives(e.collectives);
+      rank->set_in_collective(e.in_collective);
+      rank->set_stopped(e.stopped);
+      rank->set_collective(ValidUtf8(e.collective));
+    }
+    return true;
+  }
+  bool operator()(const frame::Unkillable& f) {
+    out.mutable_unkillable()->set_epoch(f.epoch);
+    out.mutable_unkillable()->set_which(ValidUtf8(f.which));
+    return true;
+  }
   template <typename Other>
   bool operator()(const Other&) {
     return false;
@@ -146,6 +177,9 @@ frame::StartEpoch StartFrame(const v1::StartWorkers& m, int64_t term) {
   f.world_size = m.world_size();
   f.cwd = m.cwd();
   f.log_folder = m.log_folder();
+  f.memory_limit = m.memory_limit();
+  f.process_limit = m.process_limit();
+  f.hang_timeout_ns = m.hang_timeout_ns();
   f.env.assign(m.env().begin(), m.env().end());
   for (const v1::WorkerLaunch& worker : m.workers()) {
     f.workers.push_back({worker.rank(),
@@ -208,7 +242,8 @@ std::optional<frame::Frame> ToFrame(const v1::NodeOrder& order) {
     case v1::NodeOrder::kStart:
       return StartFrame(order.start(), order.term());
     case v1::NodeOrder::kStop:
-      return frame::StopEpoch{order.term(), order.stop().epoch(), order.stop().grace_ns()};
+      return frame::StopEpoch{order.term(), order.stop().epoch(), order.stop().grace_ns(),
+                              order.stop().abort()};
     case v1::NodeOrder::kLease:
       return frame::LeaseAnswer{order.lease().request_id(), order.term(), order.lease().granted(),
                                 order.lease().lease_ns()};
@@ -223,11 +258,16 @@ std::optional<frame::Frame> ToFrame(const v1::NodeOrder& order) {
           {order.exchange().values().begin(), order.exchange().values().end()},
           order.exchange().error()};
     case v1::NodeOrder::kSignal:
-      return frame::SignalWorkers{order.signal().epoch(), order.signal().signo()};
+      return frame::SignalWorkers{
+          order.signal().epoch(),
+          order.signal().signo(),
+          {order.signal().ranks().begin(), order.signal().ranks().end()}};
     case v1::NodeOrder::kOutputFrom:
       return frame::OutputFrom{order.output_from().epoch(), order.output_from().rank(),
                                static_cast<uint8_t>(order.output_from().stream()),
                                order.output_from().offset(), order.output_from().limit()};
+    case v1::NodeOrder::kDiagnose:
+      return frame::DiagnoseWorkers{order.diagnose().epoch()};
     case v1::NodeOrder::kRelease:
       return frame::Release{};
     case v1::NodeOrder::kProbe:  // not the shim's

@@ -234,10 +234,12 @@ void EpochWorkers::Stop(Duration grace, absl::string_view reason, int signo) {
   }
 }
 
-void EpochWorkers::Signal(int signo) {
+void EpochWorkers::Signal(int signo, const std::vector<int32_t>& ranks) {
   Reap();
   for (Worker& worker : workers_) {
-    if (!worker.slot.HasProcess()) continue;
+    const bool meant =
+        ranks.empty() || std::find(ranks.begin(), ranks.end(), worker.launch.rank) != ranks.end();
+    if (!meant || !worker.slot.HasProcess()) continue;
     ::kill(worker.pid, signo);
   }
 }

@@ -64,7 +64,8 @@ class EpochWorkers {
   // `signo` (SIGTERM, or SIGABRT) now and SIGKILL after `grace`; zero: SIGKILL now. A later call can
   // only shorten it. The first `reason` is in the records of those that end by it: "because REASON".
   void Stop(Duration grace, absl::string_view reason, int signo = SIGTERM);
-  void Signal(int signo);  // to the workers' main processes
+  // To the main processes of the workers with these ranks; empty: of all.
+  void Signal(int signo, const std::vector<int32_t>& ranks);
   void Reap();             // after Start and SIGCHLD
 
   int64_t epoch() const { return start_.epoch; }

@@ -36,6 +36,7 @@ HangDetector::HangDetector(Loop& loop, EpochWorkers& workers, const SlotPages& p
       pages_(pages),
       log_folder_(std::move(log_folder)),
       callbacks_(std::move(callbacks)),
+      looks_(limit >= Duration(0)),
       watches_(std::min(workers.size(), pages.pages.size()), HangWatch(limit, Now())) {}
 
 HangDetector::~HangDetector() {
@@ -45,7 +46,7 @@ HangDetector::~HangDetector() {
 
 void HangDetector::Look() {
   const Instant now = Now();
-  for (size_t i = 0; i < watches_.size(); ++i) {
+  for (size_t i = 0; looks_ && i < watches_.size(); ++i) {
     if (!workers_.IsRunning(i)) continue;
     const WorkerPage& page = *pages_.pages[i].get();
     HangWatch::Seen seen;
@@ -56,7 +57,7 @@ void HangDetector::Look() {
       seen.cpu_ns = CpuNanos(workers_.PidOf(i));
     }
     std::string reason = watches_[i].Look(seen, now);
-    if (!reason.empty()) callbacks_.on_suspected(workers_.RankOf(i), std::move(reason));
+    if (!reason.empty()) callbacks_.on_suspected(workers_.RankOf(i), seen.step, std::move(reason));
   }
 }
 

@@ -23,10 +23,10 @@ namespace trainctl {
 class HangDetector {
  public:
   struct Callbacks {
-    std::function<void(int32_t rank, std::string reason)> on_suspected;
+    std::function<void(int32_t rank, uint64_t step, std::string reason)> on_suspected;
     std::function<void(std::vector<frame::RankEvidence>)> on_diagnosed;
   };
-  // `limit`: see HangWatch. `log_folder` is that of the epoch's workers.
+  // `limit`: see HangWatch; negative: nobody is suspected. `log_folder` is that of the epoch's workers.
   HangDetector(Loop& loop, EpochWorkers& workers, const SlotPages& pages, Duration limit,
                std::string log_folder, Callbacks callbacks);
   ~HangDetector();
@@ -59,6 +59,7 @@ class HangDetector {
   const SlotPages& pages_;
   std::string log_folder_;
   Callbacks callbacks_;
+  const bool looks_;
   std::vector<HangWatch> watches_;  // by slot
   std::vector<Subject> subjects_;   // not empty: a diagnosis is under way
   Loop::TimerId patience_timer_{};

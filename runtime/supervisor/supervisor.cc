@@ -209,9 +209,9 @@ EpochWorkers::Callbacks Supervisor::WorkerCallbacks() {
 
 HangDetector::Callbacks Supervisor::HangCallbacks() {
   HangDetector::Callbacks callbacks;
-  callbacks.on_suspected = [this](int32_t rank, std::string reason) {
+  callbacks.on_suspected = [this](int32_t rank, uint64_t step, std::string reason) {
     LogWarning("rank ", rank, " ", reason);
-    SendToDaemon(frame::HangSuspected{workers_->epoch(), rank, std::move(reason)});
+    SendToDaemon(frame::HangSuspected{workers_->epoch(), rank, step, std::move(reason)});
   };
   callbacks.on_diagnosed = [this](std::vector<frame::RankEvidence> ranks) {
     SendToDaemon(frame::WorkersDiagnosed{workers_->epoch(), std::move(ranks)});

@@ -22,7 +22,7 @@ bool Supervisor::OnDaemonFrame(frame::Frame& frame) {
   } else if (const auto* signal = std::get_if<frame::SignalWorkers>(&frame)) {
     const bool valid = signal->signo > 0 && signal->signo < NSIG;
     if (valid && EpochIsLive() && workers_->epoch() == signal->epoch) {
-      workers_->Signal(signal->signo);
+      workers_->Signal(signal->signo, signal->ranks);
     }
   } else if (const auto* from = std::get_if<frame::OutputFrom>(&frame)) {
     forwarder_.Request(*from);

@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/errno_status.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mutex.h"
@@ -324,6 +325,9 @@ absl::StatusOr<std::unique_ptr<Session>> Session::FromEnvironment() {
         "read the worker's environment: TRAINCTL_SOCKET is set but TRAINCTL_PAGE is not");
   }
   ASSIGN_OR_RETURN(MappedPage page, MappedPage::Open(page_path));
+  // From here on it is the page that tells whether this worker makes progress, not its silence.
+  page->phase_since_ns.store(Now().ns);
+  page->phase.store(static_cast<uint32_t>(WorkerPhase::kInit));
   ASSIGN_OR_RETURN(Fd socket, ConnectUnix(socket_path));
   auto session =
       std::make_unique<SupervisedSession>(std::move(identity), std::move(page), std::move(socket));

@@ -353,7 +353,7 @@ TEST_F(Shim, SignalsOnlyTheMainProcesses) {
   daemon.Send(
       Scripts(0, {"trap 'echo got; exit 0' USR1; echo ready; while :; do sleep 0.01; done"}));
   while (daemon.OutputOf(0, 1).empty()) daemon.Next();
-  daemon.Send(frame::SignalWorkers{0, SIGUSR1});
+  daemon.Send(frame::SignalWorkers{0, SIGUSR1, {}});
   const auto exited = daemon.Await<WorkerExited>();
   EXPECT_EQ(exited.exit.code, 0);
   EXPECT_FALSE(exited.exit.by_us);

@@ -1,8 +1,11 @@
 """The built-in trainer from a job file: what is shown, and that a killed worker changes nothing."""
 
+import contextlib
 import json
 import os
+import pathlib
 import pty
+import re
 import signal
 import subprocess
 
@@ -125,6 +128,29 @@ def missing_data_is_a_user_error_without_restarts(s):
     (s.folder / "sea.txt").unlink()
     expect(s.run("launch", path), 1, "sea.txt")
     assert s.report()["restarts"] == 0, s.report()
+
+
+def stopped_rank_is_blamed_not_those_that_wait_for_it(s):
+    process = s.start("launch", "--max-restarts", "0", "--hang-timeout", "2s", job_file(s, 1000000))
+
+    def rank_1():
+        for pid, command in sandbox.processes_with(s.mark).items():
+            with contextlib.suppress(OSError):
+                environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                if b"train-worker" in command and b"RANK=1" in environment:
+                    return pid
+        return None
+
+    wait_until(lambda: re.search(r"progress +step [1-9]", s.run("status", "tiny").stdout),
+               "the first steps")
+    os.kill(wait_until(rank_1, "rank 1"), signal.SIGSTOP)
+    _, err = process.communicate(timeout=sandbox.DEADLINE_S)
+    expect(subprocess.CompletedProcess("launch", process.returncode, "", err), 1,
+           "rank 1 on ", "is stopped by a signal", "class:      hang")
+    failure = s.report()["first_failure"]
+    assert failure["class"] == "hang" and failure["rank"] == 1, failure
+    waits = (s.job() / "logs/0/0/hang.txt").read_text()
+    assert "collectives:" in waits and "not finished" in waits, waits
 
 
 sandbox.main(__name__)

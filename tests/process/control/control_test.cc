@@ -102,8 +102,9 @@ TEST_F(Control, SendsASignalToEveryWorker) {
   FrontEnd front(job.job_socket, {.output = true, .owner = true});
   front.Await([](FrontEnd& f) { return f.Output(0) == "up\n" && f.Output(1) == "up\n"; },
               "both workers to be up");
-  EXPECT_TRUE(JobClient(job.job_socket).Signal(SIGUSR1).ok());
-  EXPECT_FALSE(JobClient(job.job_socket).Signal(-3).ok());
+  EXPECT_TRUE(JobClient(job.job_socket).Signal(SIGUSR1, {}).ok());
+  EXPECT_FALSE(JobClient(job.job_socket).Signal(-3, {}).ok());
+  EXPECT_FALSE(JobClient(job.job_socket).Signal(SIGUSR1, {99}).ok());
   ASSERT_TRUE(front.AwaitEnd().has_value());
   EXPECT_EQ(front.Output(1), "up\ngot\n");
   EXPECT_TRUE(AwaitDaemonEnd());

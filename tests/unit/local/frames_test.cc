@@ -25,7 +25,7 @@ std::vector<Frame> Samples() {
       StopEpoch{5, 6, std::numeric_limits<int64_t>::min(), true},
       LeaseAnswer{std::numeric_limits<uint64_t>::max(), 5, true, 10},
       PageRequest{6, true, true},
-      SignalWorkers{6, 10},
+      SignalWorkers{6, 10, {3, 4}},
       OutputFrom{6, 3, 2, 1234, 5678},
       Release{},
       ExchangeDone{6, "n", {"v0", "v1"}, "missing 3"},
@@ -45,7 +45,7 @@ std::vector<Frame> Samples() {
       LeaseRequest{7},
       Unkillable{6, "pid 8, state D"},
       DiagnoseWorkers{6},
-      HangSuspected{6, 3, "has not"},
+      HangSuspected{6, 3, 9, "has not"},
       WorkersDiagnosed{6, {{3, 5, 1000, 7, 12, true, true, "barrier of 0 bytes"}}},
   };
 }

@@ -235,7 +235,7 @@ TEST(Membership, AConfirmedEndNeedsNoLease) {
 TEST(Membership, AfterAReplayNodesHaveAWholeLeaseToComeBack) {
   Membership members(Spec());
   members.AdvanceTo(kStart);
-  members.ExpectEpoch(EpochOn({"n1"}));
+  members.ExpectEpoch(EpochOn({"n1"}), {});
   EXPECT_EQ(members.starting(), 1u);
   EXPECT_EQ(members.next_lease_end(), kStart + seconds(11));
   EXPECT_THAT(members.Usable(), IsEmpty());
@@ -246,7 +246,7 @@ TEST(Membership, AfterAReplayAnotherMachineDoesNotTakeTheNodesPlace) {
   Membership members(Spec());
   EpochFormed epoch = EpochOn({"n1"});
   epoch.nodes[0].machine = "a";
-  members.ExpectEpoch(epoch);
+  members.ExpectEpoch(epoch, {});
   EXPECT_FALSE(members.Join(FromMachine("n1", "b", "10.0.0.9")).accepted);
   EXPECT_TRUE(members.Join(FromMachine("n1", "a", "10.0.0.1")).accepted);
 }
