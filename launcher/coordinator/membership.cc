@@ -204,8 +204,8 @@ void Membership::ExpectEpoch(const EpochFormed& epoch, const std::set<std::strin
     Node& node = FindOrMake(share.node);
     node.machine = share.machine;
     node.addresses = {{"", share.address}};
-    node.left_reason = "the coordinator restarted";
     node.lost = lost.contains(share.node);
+    node.left_reason = node.lost ? "its lease ended" : "the coordinator restarted";
     node.part = node.lost ? Part::kLost : Part::kStarting;
     node.seat = static_cast<int>(seat);
     node.gone = false;

@@ -166,6 +166,9 @@ void ShimLink::Died() {
     if (!told.ok() && !absl::IsUnavailable(told)) death_ = std::string(told.message());
     ready_.Close();
   }
+  // One that could not begin, or was killed with its other half, leaves its lock's file.
+  const std::string lock = place_.socket + ".lock";
+  if (const absl::StatusOr<Fd> held = LockShim(lock); held.ok()) ::unlink(lock.c_str());
   loop_->Unwatch(pidfd_.get());
   pidfd_.Close();
   loop_->Cancel(retry_);

@@ -164,6 +164,15 @@ def coordinator_killed_is_found_again_by_every_node(s):
     assert lines_of(head.out, 1) == ["done 1 0 of 2"], cluster.shown()
 
 
+def coordinator_killed_while_nodes_are_waited_for_is_found_by_those_who_come(s):
+    cluster = Loopback(s, 2)
+    head = cluster.start(0, s.shell(WHO))
+    head.says("1 of 2 nodes")
+    assert head.kill("train-coordinator"), cluster.shown()
+    other = cluster.start(1, s.shell(WHO))
+    expect_all([head, other], 0)
+
+
 def interrupt_on_any_node_stops_a_job_that_needs_all(s):
     cluster = Loopback(s, 2)
     head, other = cluster.start_all(s.shell("trap 'exit 0' TERM\n" + WAITS))

@@ -57,7 +57,8 @@ void CheckEveryPrefix(const World& world) {
     const JobView view = coordinator.View(now);
     for (const NodeView& node : view.nodes) {
       const auto drained = memory.drained.find(node.node);
-      const bool away = node.standing == NodeStanding::kLate || node.standing == NodeStanding::kLost;
+      const bool away =
+          node.standing == NodeStanding::kLate || node.standing == NodeStanding::kLost;
       if (away || drained == memory.drained.end()) continue;
       EXPECT_EQ(node.reason == "drained", drained->second) << node.node;
     }

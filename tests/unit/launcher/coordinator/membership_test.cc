@@ -232,6 +232,15 @@ TEST(Membership, AConfirmedEndNeedsNoLease) {
   EXPECT_EQ(members.next_lease_end(), kNever);
 }
 
+TEST(Membership, AfterAReplayNobodyWaitsForANodeThatWasLostBefore) {
+  Membership members{Spec()};
+  members.AdvanceTo(Instant{1});
+  members.ExpectEpoch(EpochOn({"n1", "n2"}), {"n2"});
+  EXPECT_EQ(members.holding(), 1u);
+  EXPECT_EQ(members.StandingOf(*members.Find("n1")), NodeStanding::kLate);
+  EXPECT_EQ(members.StandingOf(*members.Find("n2")), NodeStanding::kLost);
+}
+
 TEST(Membership, AfterAReplayNodesHaveAWholeLeaseToComeBack) {
   Membership members(Spec());
   members.AdvanceTo(kStart);
