@@ -70,6 +70,8 @@ class OldWorkersChecker : public Checker {
 
   void OnLook() override {
     if (!world().node(0).machine().runs()) BeginAnew();  // nobody can act
+    // Only the newest epoch of living workers may be one that is not over.
+    if (spawned_.empty() || !over_.contains(spawned_.begin()->first.first)) return;
     const JobSpec& spec = world().spec();
     // Patience, the last lease granted within it, its margin, and a second to kill and to tell.
     const Duration bound = spec.grace + 2 * spec.lease + seconds(2);

@@ -30,6 +30,11 @@ void Driver::Start() {
   process_.Start();
   if (contents->valid == 0 && !disk.Write(JournalHeader())) return Die();
   records_ = std::move(contents->records);
+  // A write that failed or was torn may have left whole records.
+  if (seen_ < records_.size()) {
+    TellOfRecords({records_.begin() + static_cast<ptrdiff_t>(seen_), records_.end()});
+  }
+  seen_ = records_.size();
   world_->ForgetAtStart(&records_);
   term_ = NextTerm(records_);
   ++terms_;
@@ -175,14 +180,19 @@ void Driver::Sync(std::shared_ptr<Batch> batch) {
   if (world_->faults().DiesHere()) return Kill("within a write");
   writing_ = false;
   if (!world_->disk().Sync()) return Kill("fsync failed");
-  for (const JournalRecord& record : batch->persist) {
-    records_.push_back(record);
-    if (const auto* formed = std::get_if<EpochFormed>(&record)) world_->OnFormed(*formed);
-  }
-  world_->checkers().OnDurable(batch->persist);
+  records_.insert(records_.end(), batch->persist.begin(), batch->persist.end());
+  seen_ += batch->persist.size();
+  TellOfRecords(batch->persist);
   if (world_->faults().DiesHere()) return Kill("after a write");
   PerformActions(batch->perform);
   Pump();
+}
+
+void Driver::TellOfRecords(const std::vector<JournalRecord>& records) {
+  for (const JournalRecord& record : records) {
+    if (const auto* formed = std::get_if<EpochFormed>(&record)) world_->OnFormed(*formed);
+  }
+  world_->checkers().OnDurable(records);
 }
 
 void Driver::PerformActions(const std::vector<Action>& actions) {

@@ -54,6 +54,7 @@ class Driver {
     std::string name;
   };
 
+  void TellOfRecords(const std::vector<JournalRecord>& records);
   void Pump();
   std::optional<Event> Admit(Told told);
   std::optional<Event> AdmitJoin(const Told& told, NodeJoined joined);
@@ -75,6 +76,7 @@ class Driver {
   Process process_;
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<JournalRecord> records_;
+  size_t seen_ = 0;  // of the journal's records, how many the checkers were told of
   Term term_;
   std::deque<Told> inbox_;
   bool busy_ = false;     // a batch is made durable or performed

@@ -11,16 +11,24 @@
 #include "tests/sim/world.h"
 
 namespace trainctl::sim {
+namespace {
+
+constexpr double kUsualNodes = 64;
+
+}  // namespace
 
 Faults::Faults(World* world, Random random) : world_(world), random_(random) {
   const auto draw = [this](double most) {
     return random_.Chance(0.4) ? random_.Unit() * most : 0.0;
   };
-  fork_fails_ = draw(0.002);
-  exec_fails_ = draw(0.001);
+  // What can happen to each worker would happen to one of very many at every start.
+  const double share = std::min(1.0, kUsualNodes / static_cast<double>(world->options().nodes)) /
+                       world->options().rare;
+  fork_fails_ = draw(0.002) * share;
+  exec_fails_ = draw(0.001) * share;
   deaf_ = draw(0.2);
   twice_ = random_.Chance(0.7) ? random_.Unit() * 0.3 : 0.0;
-  shard_fails_ = draw(0.01);
+  shard_fails_ = draw(0.01) * share;
   slow_sync_ = draw(0.2);
   AddWorkerFaults();
   AddProcessFaults();
@@ -31,7 +39,7 @@ Faults::Faults(World* world, Random random) : world_(world), random_(random) {
 }
 
 void Faults::Add(const char* name, Duration least, Duration most, std::function<void()> strike) {
-  const Duration spacing = random_.Between(least, most);
+  const Duration spacing = random_.Between(least, most) * world_->options().rare;
   if (random_.Chance(0.35)) return;  // not in this run
   kinds_.push_back({name, spacing, std::move(strike)});
 }

@@ -54,9 +54,10 @@ int Complain(int status, const std::string& text) {
 
 int RunSeed(const Options& options, bool twice, bool quiet) {
   std::snprintf(reproduce, sizeof(reproduce),
-                "%s --seed %llu --nodes %d --slots %d --minutes %g%s%s%s%s%s", program.c_str(),
+                "%s --seed %llu --nodes %d --slots %d --minutes %g%s%s%s%s%s%s", program.c_str(),
                 static_cast<unsigned long long>(options.seed), options.nodes, options.slots,
                 ToSeconds(options.duration) / 60, options.faults ? "" : " --no-faults",
+                options.rare == 1 ? "" : absl::StrCat(" --rare ", options.rare).c_str(),
                 options.mutation == Mutation::kNone ? "" : " --plant ",
                 options.mutation == Mutation::kNone ? "" : MutationName(options.mutation),
                 twice ? " --twice" : "", commit.c_str());
@@ -116,6 +117,10 @@ int Main(int argc, char** argv) {
   std::string planted;
   app.add_option("--plant", planted, "make this wrong, to see that it is found")
       ->check(CLI::IsMember(MutationNames()));
+  app.add_option("--rare", options.rare,
+                 "faults come so many times less often, checkpoints every 5 min")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   app.add_flag("--no-faults", no_faults, "nothing goes wrong");
   app.add_flag("--twice", twice, "run each seed twice and compare the traces");
   app.add_flag("--trace", options.keep_trace, "print what happens");

@@ -177,7 +177,12 @@ void Node::EndWorker(Epoch epoch, int rank, bool signaled, int code, std::string
 }
 
 void Node::Hang(Epoch epoch, int rank) {
-  if (Worker* worker = FindAlive(epoch, rank)) worker->deaf = true;
+  if (Worker* worker = FindAlive(epoch, rank)) worker->deaf = worker->hangs = true;
+}
+
+bool Node::Hangs(int pid) const {
+  const auto found = workers_.find(pid);
+  return found != workers_.end() && found->second.hangs;
 }
 
 void Node::FromWorker(Epoch epoch, int rank, frame::Frame frame) {

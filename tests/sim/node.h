@@ -54,6 +54,7 @@ class Node {
   void OnShimDead(Shim* shim);
   uint64_t spawned() const { return spawned_; }
   bool Knows(int pid) const { return workers_.count(pid) != 0; }  // it is not reaped
+  bool Hangs(int pid) const;
 
   // ---- By the training
   // The worker ends by itself, if it lives.
@@ -80,6 +81,7 @@ class Node {
     int slot = 0;
     bool alive = true;
     bool deaf = false;
+    bool hangs = false;
     bool killed_by_shim = false;
     bool ending = false;
     OsExit exit;

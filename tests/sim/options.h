@@ -54,6 +54,7 @@ struct Options {
   int slots = 8;
   Duration duration = seconds(300);  // with faults, before they heal
   bool faults = true;
+  int rare = 1;  // faults come so many times less often; above 1, workers also save every 5 minutes
   Mutation mutation = Mutation::kNone;
   bool keep_trace = false;
   // Instead of what the seed would say, where it is there.

@@ -74,6 +74,8 @@ void Shim::OnFrame(uint32_t link, frame::Frame frame) {
       if (granted->epoch == epoch_ && TermIsCurrent(granted->term)) {
         node_->OnGranted(epoch_, *granted);
       }
+    } else if (const auto* ask = std::get_if<frame::DiagnoseWorkers>(&frame)) {
+      OnDiagnoseWorkers(*ask);
     } else if (std::holds_alternative<frame::Release>(frame)) {
       Release();
     }
@@ -332,6 +334,22 @@ void Shim::OnPageRequest(const frame::PageRequest& request) {
   if (EpochIsLive() && request.epoch == epoch_) {
     node_->OnPageRequest(epoch_, request.checkpoint, request.stop);
   }
+}
+
+// One that hangs did not enter the collective in which the others wait.
+void Shim::OnDiagnoseWorkers(const frame::DiagnoseWorkers& ask) {
+  if (!EpochIsLive() || ask.epoch != epoch_) return;
+  frame::WorkersDiagnosed diagnosed{epoch_, {}};
+  for (const Worker& worker : workers_) {
+    if (!worker.slot.HasProcess()) continue;
+    frame::RankEvidence& evidence = diagnosed.ranks.emplace_back();
+    evidence.rank = worker.launch.rank;
+    evidence.phase_ns = Duration(seconds(10)).count();
+    evidence.step = static_cast<uint64_t>(std::max<int64_t>(last_step_, 0));
+    evidence.in_collective = !node_->Hangs(worker.pid);
+    evidence.collectives = evidence.in_collective ? 2 : 1;
+  }
+  Send(std::move(diagnosed));
 }
 
 void Shim::OnWorkerFrame(int64_t epoch, int rank, frame::Frame frame) {

@@ -69,6 +69,7 @@ class Shim {
   void OnStopEpoch(const frame::StopEpoch& stop);
   void OnLeaseAnswer(const frame::LeaseAnswer& answer);
   void OnPageRequest(const frame::PageRequest& request);
+  void OnDiagnoseWorkers(const frame::DiagnoseWorkers& ask);
   void StartOrdered();
   void StartWorker(Worker* worker, size_t slot);
   void CheckStarted();

@@ -143,7 +143,15 @@ void Training::AllEnd() {
 
 void Training::Hang(int rank) {
   hung_ = true;
-  world_->node(NodeOf(rank)).Hang(epoch_, rank);
+  Node& node = world_->node(NodeOf(rank));
+  node.Hang(epoch_, rank);
+  // Its shim notices; that it tells so may be lost.
+  node.InWorker(
+      epoch_, rank, world_->random().Between(seconds(2), seconds(20)), [this, &node, rank] {
+        node.FromWorker(epoch_, rank,
+                        frame::HangSuspected{epoch_.value, rank, static_cast<uint64_t>(step_),
+                                             "completed no step"});
+      });
 }
 
 // Some of the others notice; the rest waits for ever.

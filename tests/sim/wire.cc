@@ -63,6 +63,23 @@ std::optional<Event> EventOf(const std::string& node, int64_t incarnation,
   if (const auto* f = std::get_if<frame::CheckpointRejected>(&frame)) {
     return CheckpointRejected{Epoch(f->epoch), Step(f->step), f->reason};
   }
+  if (const auto* f = std::get_if<frame::HangSuspected>(&frame)) {
+    return HangSuspected{node, Epoch(f->epoch), f->rank, Step(static_cast<int64_t>(f->step)),
+                         f->reason};
+  }
+  if (const auto* f = std::get_if<frame::WorkersDiagnosed>(&frame)) {
+    WorkersDiagnosed diagnosed{node, Epoch(f->epoch), {}};
+    for (const frame::RankEvidence& rank : f->ranks) {
+      RankEvidence& evidence = diagnosed.ranks.emplace_back();
+      evidence.rank = rank.rank;
+      evidence.phase = rank.in_collective ? "collective" : "forward";
+      evidence.in_phase = Duration(rank.phase_ns);
+      evidence.step = Step(static_cast<int64_t>(rank.step));
+      evidence.collectives = rank.collectives;
+      evidence.in_collective = rank.in_collective;
+    }
+    return diagnosed;
+  }
   return std::nullopt;
 }
 
@@ -97,7 +114,10 @@ std::optional<frame::Frame> FrameOf(const Order& order) {
     return out;
   }
   if (const auto* stop = std::get_if<StopWorkers>(&order.action)) {
-    return frame::StopEpoch{order.term.value, stop->epoch.value, stop->grace.count()};
+    return frame::StopEpoch{order.term.value, stop->epoch.value, stop->grace.count(), stop->abort};
+  }
+  if (const auto* ask = std::get_if<DiagnoseWorkers>(&order.action)) {
+    return frame::DiagnoseWorkers{ask->epoch.value};
   }
   if (const auto* answer = std::get_if<AnswerLease>(&order.action)) {
     return frame::LeaseAnswer{answer->request_id, order.term.value, answer->granted,

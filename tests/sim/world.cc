@@ -103,7 +103,7 @@ void World::DrawSpec() {
   steps_between_checkpoints_ = random.Int(3, 30);
   if (options_.min_nodes) spec_.min_nodes = *options_.min_nodes;
   if (options_.max_restarts) spec_.max_restarts = *options_.max_restarts;
-  if (options_.faults) return;
+  if (options_.faults && options_.rare == 1) return;
   spec_.checkpoint_folder = "/checkpoints";
   steps_between_checkpoints_ = 300;
   step_time_ = seconds(1);
