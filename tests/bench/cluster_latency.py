@@ -106,7 +106,7 @@ class Nodes:
         port = free_port("127.0.0.1")
         for i in range(2):
             self.start(f"n{i}", wb.torchrun(2, "--rdzv_backend", "c10d", "--rdzv_endpoint", f"127.0.0.1:{port}",
-                                            "--rdzv_id", "bench", *flags, "--no_python", str(wb.STAMP), str(marks),
+                                            "--rdzv_id", "bench", "--rdzv_conf", f"is_host={1 - i}", *flags, "--no_python", str(wb.STAMP), str(marks),
                                             "wait"))
 
     def end(self):
@@ -170,7 +170,7 @@ def torchrun_worker_killed(chance):
 
 
 def torchrun_node_lost():
-    """Nanoseconds, or None if its survivors never notice."""
+    """As ours_node_lost; None for what did not come about."""
     def measure(cluster, marks):
         cluster.start_torchrun(marks, "--nnodes", "1:2", "--max_restarts", "3")
         old = wb.wait_for(lambda: wb.stamps(marks, 0, 4), 90, "epoch 0")
@@ -178,10 +178,13 @@ def torchrun_node_lost():
         # Which agent has ranks 2 and 3 is by chance; the rendezvous store is the first one's.
         mine = set(pids_of("n1"))
         begin = cut_power("n1")
+        stopped = None
         try:
-            return until_all_dead([pid for _, pid in old.values() if pid not in mine], PEER_PATIENCE_S) - begin
+            stopped = until_all_dead([pid for _, pid in old.values() if pid not in mine], PEER_PATIENCE_S) - begin
+            new = wb.wait_for(lambda: wb.stamps(marks, 1, 2), PEER_PATIENCE_S, "epoch 1")
+            return stopped, max(ns for ns, _ in new.values()) - begin
         except RuntimeError:
-            return None
+            return stopped, None
 
     return with_nodes(measure)
 
@@ -227,7 +230,7 @@ class Daemons:
 def launch_on(daemons, count, workers, marks):
     return wb.launch(daemons.folder, "--daemon", daemons.socket(0), "--daemon-port", daemons.port, "--key",
                      daemons.key, "--nodes", f"127.0.1.[1-{count}]:{workers}", "--max-restarts", "1000",
-                     "--restart-window", "1000 in 1h", wb.STAMP, marks, "wait", env=daemons.env)
+                     "--restart-window", "1000 in 1h", "--name", "many", wb.STAMP, marks, "wait", env=daemons.env)
 
 
 def many_launches(count, workers, repeat):
@@ -252,8 +255,8 @@ def many_launches(count, workers, repeat):
 
 def all_run(folder, epoch, count):
     """Whether the job's nodes are all members of an epoch that runs, this one or a later one."""
-    words = [wb.BIN / "trainctl", "status", "--json", "stamp"]
-    env = wb.environment(folder, XDG_STATE_HOME=str(folder / "state0"))
+    words = [wb.BIN / "trainctl", "status", "--json", "many"]
+    env = wb.environment(folder)
     shown = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     if shown.returncode != 0:
         return None
@@ -316,14 +319,14 @@ def measure(args):
     chance = random.Random(1)
     table = wb.Table()
     if "lost" in args.only:
-        lost = torchrun_node_lost()
-        peer = f"not within {PEER_PATIENCE_S} s" if lost is None else f"{lost / 1e9:.2f} s"
+        peer = [f"not within {PEER_PATIENCE_S} s" if ns is None else f"{ns / 1e9:.2f} s" for ns in torchrun_node_lost()]
         for lease, repeat in (("1s", args.repeat), ("10s", args.repeat_slow)):
             pairs = [ours_node_lost(lease) for _ in range(repeat)]
             most = (float(lease[:-1]) + 2) * 1e9
             new = [b for _, b in pairs]
-            table.add(f"node lost, lease {lease}: survivors' workers stopped", seconds_of([a for a, _ in pairs]), peer)
-            table.add("  new epoch in main", seconds_of(new), "", "", f"<= {most / 1e9:.0f} s", max(new) <= most)
+            table.add(f"node lost, lease {lease}: survivors' workers stopped", seconds_of([a for a, _ in pairs]),
+                      peer[0])
+            table.add("  new epoch in main", seconds_of(new), peer[1], "", f"<= {most / 1e9:.0f} s", max(new) <= most)
     if "worker" in args.only:
         ours = [ours_worker_killed(chance) for _ in range(args.repeat)]
         peers = [torchrun_worker_killed(chance) for _ in range(args.repeat_peer)]
