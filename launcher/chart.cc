@@ -97,10 +97,10 @@ std::string LineChart(const ChartLine& line) {
   for (const auto& [where, text] : line.marks) {
     if (!(where >= x.low && where <= x.high)) continue;
     const double at = At(x, where, kLeft, kWidth - kRight);
-    absl::StrAppendFormat(
-        &svg,
-        "<line class=\"mark\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%g\" y2=\"%g\"><title>%s</title></line>\n",
-        at, at, kTop, kHeight - kBottom, EscapeHtml(text));
+    absl::StrAppendFormat(&svg,
+                          "<line class=\"mark\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%g\" "
+                          "y2=\"%g\"><title>%s</title></line>\n",
+                          at, at, kTop, kHeight - kBottom, EscapeHtml(text));
   }
   absl::StrAppend(&svg, "<polyline class=\"line\" points=\"");
   for (const auto& [px, py] : points) {
@@ -126,8 +126,8 @@ std::string ShareBar(const std::vector<ChartPart>& parts, absl::string_view unit
                           "<rect x=\"%.2f\" y=\"2\" width=\"%.2f\" height=\"22\" "
                           "fill=\"%s\"><title>%s</title></rect>\n",
                           from * kWidth, share * kWidth, EscapeHtml(part.colour), EscapeHtml(text));
-    absl::StrAppend(&legend, "<li><span style=\"background:", EscapeHtml(part.colour),
-                    "\"></span>", EscapeHtml(text), "</li>");
+    absl::StrAppend(&legend, "<li><span style=\"background:", EscapeHtml(part.colour), "\"></span>",
+                    EscapeHtml(text), "</li>");
     from += share;
   }
   return absl::StrCat(bar, "</svg>\n", legend, "</ul>\n");

@@ -14,8 +14,9 @@ std::string EscapeHtml(absl::string_view text);  // for text and for quoted attr
 
 struct ChartLine {
   std::string title;
-  std::string x_unit;                               // "s"
-  std::vector<std::pair<double, double>> points;    // in any order; those that are not finite are left out
+  std::string x_unit;  // "s"
+  std::vector<std::pair<double, double>>
+      points;  // in any order; those that are not finite are left out
   std::vector<std::pair<double, std::string>> marks;  // vertical lines at x, with a text on hover
 };
 // Empty if fewer than two points can be drawn.

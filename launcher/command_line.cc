@@ -99,7 +99,8 @@ void AddOwnLaunchFlags(CLI::App* app, LaunchFlags* f, bool stays) {
          "How long the job runs on after this command was killed (default 1m)");
   }
   Flag(app, "--hang-timeout", &f->hang_timeout, "TIME|none",
-       "How long a worker may make no progress (default: 20 times its step, at least 1m; for scripts "
+       "How long a worker may make no progress (default: 20 times its step, at least 1m; for "
+       "scripts "
        "that report no steps only if given: silent and idle for so long)");
   Flag(app, "--memory-limit", &f->memory_limit, "SIZE",
        "Memory that the workers of a node may use together, such as 64GiB (default: no limit)");
@@ -208,8 +209,10 @@ std::unique_ptr<CLI::App> BuildVerb(const std::string& verb, CommandLine* line) 
     Flag(app.get(), "--stop-rank", &chaos->stop_rank, "N|any",
          "Send SIGSTOP to this rank, as if it hung");
     Flag(app.get(), "--every", &chaos->every, "TIME", "Again and again, until the job ends");
-    Flag(app.get(), "--times", &chaos->times, "N", "At most so often (default 1; with --every: no limit)");
-    Flag(app.get(), "--seed", &chaos->seed, "N", "The same ranks in every run (default: by chance)");
+    Flag(app.get(), "--times", &chaos->times, "N",
+         "At most so often (default 1; with --every: no limit)");
+    Flag(app.get(), "--seed", &chaos->seed, "N",
+         "The same ranks in every run (default: by chance)");
   } else if (verb == "nodes") {
     app->add_option("WHAT", line->nodes.what, "drain or undrain");
     app->add_option("NODE", line->nodes.node, "Name of a node");

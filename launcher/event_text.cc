@@ -30,13 +30,14 @@ std::string StepText(Step step) {
 struct Teller {
   Told operator()(const TermStarted& r) const {
     return {"coordinator", 0, -1, -1,
-            r.term == Term(1) ? "the coordinator started"
-                              : absl::StrCat("the coordinator was started again, term ", r.term.value)};
+            r.term == Term(1)
+                ? "the coordinator started"
+                : absl::StrCat("the coordinator was started again, term ", r.term.value)};
   }
   Told operator()(const EpochFormed& r) const {
     return {"formed", r.wall_ns, r.epoch.value, r.resume_step.value,
-            absl::StrCat("epoch ", r.epoch.value, ": ", r.world_size(), " workers on ", r.nodes.size(),
-                         r.nodes.size() == 1 ? " node" : " nodes", ", from ",
+            absl::StrCat("epoch ", r.epoch.value, ": ", r.world_size(), " workers on ",
+                         r.nodes.size(), r.nodes.size() == 1 ? " node" : " nodes", ", from ",
                          StepText(r.resume_step), ": ", r.reason)};
   }
   Told operator()(const EpochStarted& r) const {
@@ -48,8 +49,9 @@ struct Teller {
             r.wall_ns,
             r.epoch.value,
             r.last_step.value,
-            absl::StrCat("epoch ", r.epoch.value, " failed (", FailureClassName(r.failure.failure_class),
-                         ") after ", StepText(r.last_step), ": ", r.failure.reason),
+            absl::StrCat("epoch ", r.epoch.value, " failed (",
+                         FailureClassName(r.failure.failure_class), ") after ",
+                         StepText(r.last_step), ": ", r.failure.reason),
             FailureClassName(r.failure.failure_class),
             r.failure.node,
             r.failure.rank};
@@ -69,16 +71,23 @@ struct Teller {
   }
   Told operator()(const CheckpointDropped& r) const {
     return {r.damaged ? "damaged" : "dropped", 0, -1, r.step.value,
-            absl::StrCat(StepText(r.step), r.damaged ? ": the checkpoint is damaged: "
-                                                     : ": the checkpoint is no longer kept: ",
+            absl::StrCat(StepText(r.step),
+                         r.damaged ? ": the checkpoint is damaged: "
+                                   : ": the checkpoint is no longer kept: ",
                          r.reason)};
   }
   Told operator()(const NodeDrained& r) const {
-    return {r.drained ? "drained" : "undrained", 0, -1, -1,
-            absl::StrCat("node ", r.node, r.drained ? " is drained" : " is no longer drained"), "", r.node};
+    return {r.drained ? "drained" : "undrained",
+            0,
+            -1,
+            -1,
+            absl::StrCat("node ", r.node, r.drained ? " is drained" : " is no longer drained"),
+            "",
+            r.node};
   }
   Told operator()(const NodeLost& r) const {
-    return {"node_lost", 0, r.epoch.value, -1, absl::StrCat("node ", r.node, " was lost"), "", r.node};
+    return {"node_lost", 0,     r.epoch.value, -1, absl::StrCat("node ", r.node, " was lost"),
+            "",          r.node};
   }
   Told operator()(const Stopping& r) const {
     return {"stopping", 0, -1, -1,

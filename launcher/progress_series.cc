@@ -7,8 +7,8 @@ void ProgressSeries::Add(const ProgressPoint& point) {
     const ProgressPoint& last = points_.back();
     if (last.epoch == point.epoch && last.step == point.step) return;
     // The newest is always kept, so that the series ends where the run does.
-    const bool crowded = points_.size() > 1 &&
-                         last.seconds - points_[points_.size() - 2].seconds < spacing_;
+    const bool crowded =
+        points_.size() > 1 && last.seconds - points_[points_.size() - 2].seconds < spacing_;
     if (crowded && last.epoch == point.epoch) points_.pop_back();
   }
   points_.push_back(point);

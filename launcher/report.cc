@@ -178,8 +178,8 @@ void Report::Progress(const ProgressSeen& progress, Instant first_step, Instant 
   });
   samples.erase(samples.begin(), old);
   if (story->marks.formed == kNever) return;
-  const double seconds =
-      SecondsBetween(epochs_.front().formed.wall_ns, story->formed.wall_ns) + ToSeconds(now - story->marks.formed);
+  const double seconds = SecondsBetween(epochs_.front().formed.wall_ns, story->formed.wall_ns) +
+                         ToSeconds(now - story->marks.formed);
   series_.Add({seconds, progress.epoch.value, progress.step, progress.loss, samples_per_second()});
 }
 

@@ -19,10 +19,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kStyle[] =
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:860px;margin:2em auto;padding:0 1em;color:#222}"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:860px;margin:2em auto;padding:0 "
+    "1em;color:#222}"
     "h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid #ddd}"
-    "table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;border-bottom:1px solid #eee;"
-    "text-align:left;vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}"
+    "table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;border-bottom:1px solid "
+    "#eee;"
+    "text-align:left;vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-"
+    "nums}"
     "pre{background:#f6f6f6;padding:.8em;overflow:auto;font-size:13px}figure{margin:1em 0}"
     "figcaption{font-weight:600}svg{width:100%;height:auto}svg text{font-size:11px;fill:#555}"
     ".grid{stroke:#e6e6e6}.mark{stroke:#c0392b;stroke-dasharray:4 3;stroke-width:1.5}"
@@ -49,7 +52,8 @@ double Number(const Json& json) { return json.is_number() ? json.get<double>() :
 std::optional<double> WallSeconds(const Json& json) {
   absl::Time time;
   std::string error;
-  if (!json.is_string() || !absl::ParseTime(absl::RFC3339_full, json.get<std::string>(), &time, &error)) {
+  if (!json.is_string() ||
+      !absl::ParseTime(absl::RFC3339_full, json.get<std::string>(), &time, &error)) {
     return std::nullopt;
   }
   return absl::ToDoubleSeconds(time - absl::UnixEpoch());
@@ -61,11 +65,11 @@ std::string Row(const std::string& name, const std::string& value) {
 }
 
 std::string KeyFigures(const Json& report) {
-  std::string rows = absl::StrCat(
-      Row("reason", Text(At(report, "reason"))), Row("steps", Text(At(report, "steps"))),
-      Row("final loss", Text(At(report, "final_loss"))),
-      Row("samples/s", Text(At(report, "samples_per_second"))),
-      Row("restarts", Text(At(report, "restarts"))));
+  std::string rows = absl::StrCat(Row("reason", Text(At(report, "reason"))),
+                                  Row("steps", Text(At(report, "steps"))),
+                                  Row("final loss", Text(At(report, "final_loss"))),
+                                  Row("samples/s", Text(At(report, "samples_per_second"))),
+                                  Row("restarts", Text(At(report, "restarts"))));
   if (At(report, "metrics").is_object()) {
     for (const auto& [name, value] : At(report, "metrics").items()) {
       absl::StrAppend(&rows, Row(name, Text(value)));
@@ -108,8 +112,8 @@ std::vector<std::pair<double, std::string>> EpochMarks(const Json& report) {
   for (size_t i = 1; i < epochs.size(); ++i) {
     const std::optional<double> started = WallSeconds(At(epochs[i], "started"));
     if (!started) continue;
-    marks.emplace_back(*started - *begin, absl::StrCat("epoch ", Text(At(epochs[i], "number")), ": ",
-                                                       Text(At(epochs[i], "reason"))));
+    marks.emplace_back(*started - *begin, absl::StrCat("epoch ", Text(At(epochs[i], "number")),
+                                                       ": ", Text(At(epochs[i], "reason"))));
   }
   return marks;
 }
@@ -145,10 +149,10 @@ std::string EpochTable(const Json& report) {
     std::string names;
     for (const std::string& node : nodes) absl::StrAppend(&names, names.empty() ? "" : ", ", node);
     if (more > 0) absl::StrAppend(&names, " and ", more, " more");
-    absl::StrAppend(&rows, "<tr><td class=\"n\">", Text(At(epoch, "number")), "</td><td class=\"n\">",
-                    Text(At(epoch, "world_size")), "</td><td>", EscapeHtml(names), "</td><td>",
-                    EscapeHtml(Text(At(epoch, "started"))), "</td><td>",
-                    EscapeHtml(Text(At(epoch, "reason"))), "</td></tr>\n");
+    absl::StrAppend(&rows, "<tr><td class=\"n\">", Text(At(epoch, "number")),
+                    "</td><td class=\"n\">", Text(At(epoch, "world_size")), "</td><td>",
+                    EscapeHtml(names), "</td><td>", EscapeHtml(Text(At(epoch, "started"))),
+                    "</td><td>", EscapeHtml(Text(At(epoch, "reason"))), "</td></tr>\n");
   }
   return absl::StrCat(
       "<h2>Epochs</h2>\n<table><tr><th class=\"n\">epoch</th><th class=\"n\">workers</th><th>nodes"
@@ -157,8 +161,8 @@ std::string EpochTable(const Json& report) {
 }
 
 constexpr std::pair<const char*, const char*> kStages[] = {
-    {"detect_ms", "detect"},   {"stop_ms", "stop"}, {"form_ms", "form"},
-    {"spawn_ms", "spawn"},     {"connect_ms", "connect"}, {"load_ms", "load"},
+    {"detect_ms", "detect"},         {"stop_ms", "stop"},       {"form_ms", "form"},
+    {"spawn_ms", "spawn"},           {"connect_ms", "connect"}, {"load_ms", "load"},
     {"first_step_ms", "first step"},
 };
 
@@ -188,11 +192,11 @@ std::string RecoveryTable(const Json& report) {
 std::string FailureSection(const Json& report) {
   const Json& failure = At(report, "first_failure");
   if (!failure.is_object()) return "";
-  std::string text = absl::StrCat(
-      "<h2>First failure</h2>\n<table>\n", Row("reason", Text(At(failure, "reason"))),
-      Row("class", Text(At(failure, "class"))), Row("rank", Text(At(failure, "rank"))),
-      Row("node", Text(At(failure, "node"))), Row("message", Text(At(failure, "message"))),
-      "</table>\n");
+  std::string text =
+      absl::StrCat("<h2>First failure</h2>\n<table>\n", Row("reason", Text(At(failure, "reason"))),
+                   Row("class", Text(At(failure, "class"))), Row("rank", Text(At(failure, "rank"))),
+                   Row("node", Text(At(failure, "node"))),
+                   Row("message", Text(At(failure, "message"))), "</table>\n");
   const std::string tail = Text(At(failure, "output_tail"));
   if (!tail.empty()) absl::StrAppend(&text, "<pre>", EscapeHtml(tail), "</pre>\n");
   return text;
@@ -235,7 +239,8 @@ void AddEpochs(const Json& report, double begin, Json* events) {
     // The stages before the forming lie before the start of the epoch, the others after it.
     const Json& stages = recovery[i - 1];
     double at = *started - begin;
-    for (const char* field : {"form_ms", "stop_ms", "detect_ms"}) at -= Number(At(stages, field)) / 1e3;
+    for (const char* field : {"form_ms", "stop_ms", "detect_ms"})
+      at -= Number(At(stages, field)) / 1e3;
     for (const auto& [field, name] : kStages) {
       const double seconds = Number(At(stages, field)) / 1e3;
       if (seconds > 0) events->push_back(TraceBar(name, at, seconds, kRecoveryLane));
@@ -254,8 +259,8 @@ absl::StatusOr<std::string> ReportPage(const std::string& report_json) {
   return absl::StrCat(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width\"><title>",
-      EscapeHtml(title), "</title><style>", kStyle, "</style></head><body>\n<h1>", EscapeHtml(title),
-      ": <span class=\"", outcome == "succeeded" ? "ok" : "bad", "\">",
+      EscapeHtml(title), "</title><style>", kStyle, "</style></head><body>\n<h1>",
+      EscapeHtml(title), ": <span class=\"", outcome == "succeeded" ? "ok" : "bad", "\">",
       EscapeHtml(outcome.empty() ? "not over" : outcome), "</span></h1>\n", KeyFigures(report),
       GoodputSection(report), Charts(report), FailureSection(report), EpochTable(report),
       RecoveryTable(report), "</body></html>\n");
@@ -270,9 +275,10 @@ absl::Status WriteReportPages(const std::string& job_folder, const std::string& 
 
 absl::StatusOr<std::string> ReportTimeline(const std::string& report_json) {
   ASSIGN_OR_RETURN(const Json report, Parse(report_json));
-  Json events = Json::array({TraceName("process_name", 0, absl::StrCat("job ", Text(At(report, "job")))),
-                             TraceName("thread_name", kEpochLane, "epochs"),
-                             TraceName("thread_name", kRecoveryLane, "recoveries")});
+  Json events =
+      Json::array({TraceName("process_name", 0, absl::StrCat("job ", Text(At(report, "job")))),
+                   TraceName("thread_name", kEpochLane, "epochs"),
+                   TraceName("thread_name", kRecoveryLane, "recoveries")});
   if (const std::optional<double> begin = Beginning(report)) AddEpochs(report, *begin, &events);
   if (At(report, "progress").is_array()) {
     for (const Json& point : At(report, "progress")) {

@@ -40,11 +40,11 @@ int RunReport(const JobFlags& flags) {
   }
   const absl::Status written = WriteReportPages(job->folder, report->text);
   if (!written.ok()) return Fail(written);
-  Console().Out(absl::StrCat("outcome      ", report->outcome.empty() ? "not over" : report->outcome,
-                             "\n", "page         ", job->folder, "/report.html\n",
-                             "timeline     ", job->folder,
-                             "/timeline.json (for chrome://tracing or ui.perfetto.dev)\n",
-                             "data         ", ReportPath(*job), "\n"));
+  Console().Out(
+      absl::StrCat("outcome      ", report->outcome.empty() ? "not over" : report->outcome, "\n",
+                   "page         ", job->folder, "/report.html\n", "timeline     ", job->folder,
+                   "/timeline.json (for chrome://tracing or ui.perfetto.dev)\n", "data         ",
+                   ReportPath(*job), "\n"));
   return kExitDone;
 }
 

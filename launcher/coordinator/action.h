@@ -99,9 +99,9 @@ struct FinishJob {  // write the report, tell the front ends, end
   Outcome outcome;
 };
 
-using Action = std::variant<StartWorkers, StopWorkers, DiagnoseWorkers, AnswerLease, GrantCommit, RequestCheckpoint,
-                            ProbeAddress, RefuseNode, FindCheckpoints, ReleaseNode, OpenStore,
-                            Announce, FinishJob>;
+using Action = std::variant<StartWorkers, StopWorkers, DiagnoseWorkers, AnswerLease, GrantCommit,
+                            RequestCheckpoint, ProbeAddress, RefuseNode, FindCheckpoints,
+                            ReleaseNode, OpenStore, Announce, FinishJob>;
 
 // Everything in `persist` is durable before anything in `perform` starts.
 struct Batch {

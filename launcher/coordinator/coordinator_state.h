@@ -94,8 +94,8 @@ struct CurrentEpoch {
   trainctl::Step last_step;
   trainctl::Step total_steps;
   bool found_damage = false;
-  std::set<trainctl::Step> rejected;       // by its workers, as they loaded
-  std::set<std::string> lost;              // nodes, in an earlier term
+  std::set<trainctl::Step> rejected;  // by its workers, as they loaded
+  std::set<std::string> lost;         // nodes, in an earlier term
   std::optional<HangInquiry> inquiry;
   bool save_asked = false;                 // by us, to be able to change its nodes
   std::unique_ptr<WorkerPlanner> planner;  // made when first needed

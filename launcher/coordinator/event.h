@@ -170,11 +170,11 @@ struct FrontEndsChanged {  // how many front ends watch; 0 starts the orphan tim
 };
 struct DeadlineReached {};  // next_deadline() has passed
 
-using Event = std::variant<NodeJoined, NodeLeft, LeaseRequested, WorkersStarted, WorkerExited,
-                           NodeEpochGone, StepReached, ShardPrepared, CheckpointPublished,
-                           CheckpointRejected, AddressesReached, HangSuspected, WorkersDiagnosed,
-                           NodeUnfit, CheckpointsFound, StopAsked, DrainAsked, FrontEndsChanged,
-                           DeadlineReached>;
+using Event =
+    std::variant<NodeJoined, NodeLeft, LeaseRequested, WorkersStarted, WorkerExited, NodeEpochGone,
+                 StepReached, ShardPrepared, CheckpointPublished, CheckpointRejected,
+                 AddressesReached, HangSuspected, WorkersDiagnosed, NodeUnfit, CheckpointsFound,
+                 StopAsked, DrainAsked, FrontEndsChanged, DeadlineReached>;
 
 }  // namespace trainctl
 

@@ -44,8 +44,8 @@ HangVerdict JudgeHang(const HangSuspicion& suspicion, const std::vector<RankEvid
             [](const RankEvidence& a, const RankEvidence& b) { return a.rank < b.rank; });
   for (const RankEvidence& e : ranks) {
     if (!e.stopped) continue;
-    return {e.rank, absl::StrCat(Named(e.rank, nodes), " is stopped by a signal (SIGSTOP or a debugger)",
-                                 WhereItIs(e))};
+    return {e.rank, absl::StrCat(Named(e.rank, nodes),
+                                 " is stopped by a signal (SIGSTOP or a debugger)", WhereItIs(e))};
   }
   uint64_t newest = 0;
   for (const RankEvidence& e : ranks) newest = std::max(newest, e.collectives);
@@ -57,31 +57,32 @@ HangVerdict JudgeHang(const HangSuspicion& suspicion, const std::vector<RankEvid
   }
   if (!waiting.empty() && !absent.empty()) {
     const RankEvidence& culprit = **std::min_element(
-        absent.begin(), absent.end(),
-        [](const RankEvidence* a, const RankEvidence* b) { return a->collectives < b->collectives; });
+        absent.begin(), absent.end(), [](const RankEvidence* a, const RankEvidence* b) {
+          return a->collectives < b->collectives;
+        });
     return {culprit.rank,
-            absl::StrCat(Named(culprit.rank, nodes), " did not enter collective ", newest, " (",
-                         waiting.front()->collective, "), in which ", NamedRanks(waiting),
-                         waiting.size() == 1 ? " waits" : " wait",
-                         absent.size() == 1 ? "" : absl::StrCat("; nor did ", absent.size() - 1, " more"),
-                         WhereItIs(culprit))};
+            absl::StrCat(
+                Named(culprit.rank, nodes), " did not enter collective ", newest, " (",
+                waiting.front()->collective, "), in which ", NamedRanks(waiting),
+                waiting.size() == 1 ? " waits" : " wait",
+                absent.size() == 1 ? "" : absl::StrCat("; nor did ", absent.size() - 1, " more"),
+                WhereItIs(culprit))};
   }
   if (ranks.size() > 1 && waiting.size() == ranks.size()) {
     return {-1, absl::StrCat("all ", ranks.size(), " ranks wait in collective ", newest, " (",
                              waiting.front()->collective,
                              "), which moves no data: the network between them, or the library")};
   }
-  const auto behind =
-      std::min_element(ranks.begin(), ranks.end(), [](const RankEvidence& a, const RankEvidence& b) {
-        return a.step < b.step;
-      });
-  const auto ahead =
-      std::max_element(ranks.begin(), ranks.end(), [](const RankEvidence& a, const RankEvidence& b) {
-        return a.step < b.step;
-      });
+  const auto behind = std::min_element(
+      ranks.begin(), ranks.end(),
+      [](const RankEvidence& a, const RankEvidence& b) { return a.step < b.step; });
+  const auto ahead = std::max_element(
+      ranks.begin(), ranks.end(),
+      [](const RankEvidence& a, const RankEvidence& b) { return a.step < b.step; });
   if (behind != ranks.end() && behind->step < ahead->step) {
-    return {behind->rank, absl::StrCat(Named(behind->rank, nodes), " is behind: rank ", ahead->rank,
-                                       " has completed step ", ahead->step.value, WhereItIs(*behind))};
+    return {behind->rank,
+            absl::StrCat(Named(behind->rank, nodes), " is behind: rank ", ahead->rank,
+                         " has completed step ", ahead->step.value, WhereItIs(*behind))};
   }
   return {suspicion.rank, absl::StrCat(Named(suspicion.rank, nodes), " ", suspicion.reason)};
 }

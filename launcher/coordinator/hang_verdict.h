@@ -22,9 +22,9 @@ struct HangVerdict {
   std::string reason;  // a sentence
 };
 
-// In this order: a rank that is stopped by a signal; ranks that did not enter the collective in which
-// others wait; the network, if all wait in the same one; a rank that is behind in steps; the one that
-// was suspected. `evidence` may lack ranks whose node did not answer in time.
+// In this order: a rank that is stopped by a signal; ranks that did not enter the collective in
+// which others wait; the network, if all wait in the same one; a rank that is behind in steps; the
+// one that was suspected. `evidence` may lack ranks whose node did not answer in time.
 HangVerdict JudgeHang(const HangSuspicion& suspicion, const std::vector<RankEvidence>& evidence,
                       const std::vector<NodeShare>& nodes);
 

@@ -1,5 +1,5 @@
-// A worker that makes no progress: all nodes are asked what their workers are at, and when they have
-// told, or have not in time, it is judged who hangs.
+// A worker that makes no progress: all nodes are asked what their workers are at, and when they
+// have told, or have not in time, it is judged who hangs.
 #include <algorithm>
 #include <utility>
 
@@ -16,7 +16,8 @@ constexpr Duration kInquiryPatience = seconds(8);
 
 void CoordinatorState::On(const HangSuspected& event) {
   if (!Live() || epoch_->inquiry) return;
-  HangInquiry inquiry{{event.rank, event.node, event.step, event.reason}, now_ + kInquiryPatience, {}, {}};
+  HangInquiry inquiry{
+      {event.rank, event.node, event.step, event.reason}, now_ + kInquiryPatience, {}, {}};
   for (const Node* node : members_.HoldingWorkers()) {
     if (!node->connected) continue;
     inquiry.waiting.insert(node->name);
@@ -42,8 +43,8 @@ void CoordinatorState::EndInquiry() {
   const HangSuspicion& suspicion = inquiry.suspicion;
   for (const RankEvidence& e : inquiry.evidence) {
     if (e.rank != suspicion.rank || e.stopped || e.step <= suspicion.step) continue;
-    return Say(Announce::Level::kInfo, absl::StrCat("rank ", e.rank, " goes on; it is at step ",
-                                                    e.step.value));
+    return Say(Announce::Level::kInfo,
+               absl::StrCat("rank ", e.rank, " goes on; it is at step ", e.step.value));
   }
   HangVerdict verdict = JudgeHang(suspicion, inquiry.evidence, epoch_->formed.nodes);
   Failure failure;

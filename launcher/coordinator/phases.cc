@@ -130,7 +130,8 @@ void CoordinatorState::TryEndDraining() {
       if (end.rank == failure.rank) failure.exit = end.exit;  // with its last words
     }
     PersistWithNext(EpochCondemned{epoch(), failure, wall_ns_, epoch_->last_step});
-  } else if (failure.rank >= 0) judged = JudgeExits(epoch_->Evidence());
+  } else if (failure.rank >= 0)
+    judged = JudgeExits(epoch_->Evidence());
   if (judged && judged->rank != failure.rank) {
     Say(Announce::Level::kWarning, absl::StrCat("the cause was another: ", judged->reason));
     failure = *std::move(judged);

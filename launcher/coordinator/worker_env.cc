@@ -142,8 +142,10 @@ VariableOwner OwnerOf(absl::string_view variable) {
       "MASTER_ADDR",      "MASTER_PORT",      "JAX_COORDINATOR_ADDRESS",
       "JAX_NUM_PROCESSES"};
   static constexpr const char* kDefaults[] = {"TORCH_NCCL_ASYNC_ERROR_HANDLING",
-                                              "NCCL_ASYNC_ERROR_HANDLING", "OMP_NUM_THREADS",
-                                              "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME",
+                                              "NCCL_ASYNC_ERROR_HANDLING",
+                                              "OMP_NUM_THREADS",
+                                              "GLOO_SOCKET_IFNAME",
+                                              "NCCL_SOCKET_IFNAME",
                                               "PYTHONFAULTHANDLER"};
   if (absl::StartsWith(variable, "TORCHELASTIC_") || absl::StartsWith(variable, "TRAINCTL_") ||
       std::find(std::begin(kPlanned), std::end(kPlanned), variable) != std::end(kPlanned)) {

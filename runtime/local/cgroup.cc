@@ -97,8 +97,8 @@ absl::Status LeaveForLeaf(const std::string& own) {
   const std::vector<std::string> members = Members(own);
   for (const std::string& pid : members) {
     if (pid == me || pid == parent) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("process ", pid, " is in our cgroup ", own, " too, which cannot be divided then"));
+    return absl::FailedPreconditionError(absl::StrCat("process ", pid, " is in our cgroup ", own,
+                                                      " too, which cannot be divided then"));
   }
   const std::string leaf = JoinPath(own, kShimLeaf);
   RETURN_IF_ERROR(MakeGroup(leaf));
@@ -150,7 +150,8 @@ absl::StatusOr<JobCgroup> JobCgroup::Make(const CgroupFolders& own, const std::s
   if (!group.unified_fd_.valid() || ::symlink(group.unified_.c_str(), mark.c_str()) < 0) {
     const int error = errno;
     ::rmdir(group.unified_.c_str());
-    return ErrnoStatus(error, absl::StrCat("use the cgroup ", group.unified_, ", marked by ", mark));
+    return ErrnoStatus(error,
+                       absl::StrCat("use the cgroup ", group.unified_, ", marked by ", mark));
   }
   group.counts_oom_ = ::access((group.unified_ + "/memory.events").c_str(), R_OK) == 0;
   return group;
@@ -210,8 +211,8 @@ absl::Status JobCgroup::LimitProcesses(uint64_t count) {
 absl::Status JobCgroup::Limit(const CgroupLimits& limits) {
   const auto apply = [](absl::string_view what, uint64_t value, const absl::Status& status) {
     if (status.ok()) return status;
-    return absl::FailedPreconditionError(absl::StrCat("limit the ", what, " of the job's workers to ",
-                                                      value, ": ", status.message()));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "limit the ", what, " of the job's workers to ", value, ": ", status.message()));
   };
   if (limits.memory_bytes > 0) {
     RETURN_IF_ERROR(apply("memory", limits.memory_bytes, LimitMemory(limits.memory_bytes)));
@@ -261,9 +262,9 @@ absl::Status SweepMarkedCgroup(const std::string& mark, Duration patience) {
     const std::vector<std::string> left = Members(folder);
     if (left.empty() && ::rmdir(folder.c_str()) == 0) break;
     if (Now() >= until) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("kill what a dead train-shim left in ", folder, ": still there: pid ",
-                       absl::StrJoin(left, ", ")));
+      return absl::DeadlineExceededError(absl::StrCat("kill what a dead train-shim left in ",
+                                                      folder, ": still there: pid ",
+                                                      absl::StrJoin(left, ", ")));
     }
     (void)WriteTo(folder + "/cgroup.kill", "1");
     ::poll(nullptr, 0, 1);

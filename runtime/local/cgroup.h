@@ -82,8 +82,8 @@ class JobCgroup {
 std::string CgroupMark(absl::string_view shim_socket);
 
 // Kills whoever is in the group to which `mark` leads, waits until they are gone, at most
-// `patience`, and removes group and mark; nothing to do if there is no mark. DEADLINE_EXCEEDED names
-// those that would not die. REQUIRES: the shim that made it is gone.
+// `patience`, and removes group and mark; nothing to do if there is no mark. DEADLINE_EXCEEDED
+// names those that would not die. REQUIRES: the shim that made it is gone.
 absl::Status SweepMarkedCgroup(const std::string& mark, Duration patience);
 
 }  // namespace trainctl

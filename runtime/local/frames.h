@@ -58,11 +58,11 @@ struct StartEpoch {
   int64_t epoch = 0;
   int32_t world_size = 0;
   std::string cwd;
-  std::string log_folder;        // workers' output: LOG_FOLDER/EPOCH/RANK/{stdout,stderr}.log
+  std::string log_folder;  // workers' output: LOG_FOLDER/EPOCH/RANK/{stdout,stderr}.log
   // Of all workers here together, with what they start; 0: none.
   uint64_t memory_limit = 0;  // bytes
   uint64_t process_limit = 0;
-  int64_t hang_timeout_ns = 0;  // 0: chosen from the length of steps; < 0: not looked for
+  int64_t hang_timeout_ns = 0;   // 0: chosen from the length of steps; < 0: not looked for
   std::vector<std::string> env;  // common to all workers; complete, nothing is inherited
   std::vector<Launch> workers;
 };

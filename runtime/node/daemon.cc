@@ -56,7 +56,8 @@ void SweepDeadSockets() {
     struct stat info;
     const bool lock = absl::EndsWith(name, ".shim.lock");
     const bool cgroup = absl::EndsWith(name, ".shim.cgroup");
-    const bool ours = lock || cgroup || absl::StartsWith(name, "private-") || absl::EndsWith(name, ".shim");
+    const bool ours =
+        lock || cgroup || absl::StartsWith(name, "private-") || absl::EndsWith(name, ".shim");
     if (!ours || ::lstat(path.c_str(), &info) < 0) continue;
     if (info.st_mtime + kYoungSeconds > WallClockNanos() / 1'000'000'000) continue;
     if (cgroup) {

@@ -258,10 +258,9 @@ std::optional<frame::Frame> ToFrame(const v1::NodeOrder& order) {
           {order.exchange().values().begin(), order.exchange().values().end()},
           order.exchange().error()};
     case v1::NodeOrder::kSignal:
-      return frame::SignalWorkers{
-          order.signal().epoch(),
-          order.signal().signo(),
-          {order.signal().ranks().begin(), order.signal().ranks().end()}};
+      return frame::SignalWorkers{order.signal().epoch(),
+                                  order.signal().signo(),
+                                  {order.signal().ranks().begin(), order.signal().ranks().end()}};
     case v1::NodeOrder::kOutputFrom:
       return frame::OutputFrom{order.output_from().epoch(), order.output_from().rank(),
                                static_cast<uint8_t>(order.output_from().stream()),

@@ -77,17 +77,15 @@ std::string DescribeCollectives(const WorkerPage& page, Instant now) {
 
 std::string DescribeThreads(pid_t pid, size_t* budget) {
   const std::string folder = absl::StrCat("/proc/", pid);
-  std::string text =
-      absl::StrCat("process ", pid, " (", ReadText(folder + "/comm"), ")\n");
+  std::string text = absl::StrCat("process ", pid, " (", ReadText(folder + "/comm"), ")\n");
   for (const std::string& thread : Entries(folder + "/task")) {
     if (*budget == 0) break;
     --*budget;
     const std::string task = absl::StrCat(folder, "/task/", thread);
     const std::string stat = ReadText(task + "/stat");
     const size_t name_end = stat.rfind(')');
-    const char state = name_end != std::string::npos && name_end + 2 < stat.size()
-                           ? stat[name_end + 2]
-                           : '?';
+    const char state =
+        name_end != std::string::npos && name_end + 2 < stat.size() ? stat[name_end + 2] : '?';
     absl::StrAppend(&text, "  thread ", thread, " (", ReadText(task + "/comm"), "), state ",
                     absl::string_view(&state, 1), ", waits in ", ReadText(task + "/wchan"),
                     ", system call ", ReadText(task + "/syscall"), "\n");
@@ -162,8 +160,17 @@ std::vector<std::string> StackCommand(pid_t pid) {
     if (IsInstalled(program)) return {program, "dump", "--nonblocking", "--pid", number};
   }
   if (!IsInstalled("/usr/bin/gdb")) return {};
-  return {"/usr/bin/gdb",  "--batch",      "-nx", "-iex", "set auto-load off", "-iex",
-          "set debuginfod enabled off", "-ex", "thread apply all backtrace 64", "-p", number};
+  return {"/usr/bin/gdb",
+          "--batch",
+          "-nx",
+          "-iex",
+          "set auto-load off",
+          "-iex",
+          "set debuginfod enabled off",
+          "-ex",
+          "thread apply all backtrace 64",
+          "-p",
+          number};
 }
 
 }  // namespace trainctl

@@ -296,9 +296,9 @@ void EpochWorkers::KillAgain() {
 
 void EpochWorkers::Reap() {
   if (gone_) return;
-  const bool left = ReapChildren(
-      [this](const Reaped& reaped) { OnReaped(reaped); },
-      [this](pid_t pid, bool stopped) { callbacks_.on_changed(pid, stopped); });
+  const bool left =
+      ReapChildren([this](const Reaped& reaped) { OnReaped(reaped); },
+                   [this](pid_t pid, bool stopped) { callbacks_.on_changed(pid, stopped); });
   AfterReaping(left);
 }
 
@@ -315,7 +315,8 @@ void EpochWorkers::OnReaped(const Reaped& reaped) {
       worker.exit.by_us = reaped.code <= 64 && worker.sent.test(static_cast<size_t>(reaped.code));
     } else {
       worker.exit.kind = frame::Exit::Kind::kExited;
-      worker.exit.by_us = worker.sent.test(static_cast<size_t>(stop_signal_)) || worker.sent.test(SIGKILL);
+      worker.exit.by_us =
+          worker.sent.test(static_cast<size_t>(stop_signal_)) || worker.sent.test(SIGKILL);
     }
     if (worker.exit.by_us) {
       worker.exit.message = stop_reason_;

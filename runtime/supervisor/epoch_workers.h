@@ -61,12 +61,13 @@ class EpochWorkers {
   EpochWorkers& operator=(const EpochWorkers&) = delete;
 
   void Start();  // a Reap must follow, for there may be no child that ends
-  // `signo` (SIGTERM, or SIGABRT) now and SIGKILL after `grace`; zero: SIGKILL now. A later call can
-  // only shorten it. The first `reason` is in the records of those that end by it: "because REASON".
+  // `signo` (SIGTERM, or SIGABRT) now and SIGKILL after `grace`; zero: SIGKILL now. A later call
+  // can only shorten it. The first `reason` is in the records of those that end by it: "because
+  // REASON".
   void Stop(Duration grace, absl::string_view reason, int signo = SIGTERM);
   // To the main processes of the workers with these ranks; empty: of all.
   void Signal(int signo, const std::vector<int32_t>& ranks);
-  void Reap();             // after Start and SIGCHLD
+  void Reap();  // after Start and SIGCHLD
 
   int64_t epoch() const { return start_.epoch; }
   bool started() const { return started_; }

@@ -82,8 +82,8 @@ void HangDetector::Diagnose() {
     const WorkerPage& page = *pages_.pages[i].get();
     Subject& subject = subjects_.emplace_back();
     subject.evidence = EvidenceOf(workers_.RankOf(i), pid, page, now);
-    subject.path = absl::StrCat(
-        LogFolder(log_folder_, workers_.epoch(), workers_.RankOf(i)), "/hang.txt");
+    subject.path =
+        absl::StrCat(LogFolder(log_folder_, workers_.epoch(), workers_.RankOf(i)), "/hang.txt");
     subject.text = DescribeWorker(pid, page, now);
     // At once: what follows may take long, or never come.
     WriteText(subject.path, subject.text);

@@ -26,7 +26,8 @@ class HangDetector {
     std::function<void(int32_t rank, uint64_t step, std::string reason)> on_suspected;
     std::function<void(std::vector<frame::RankEvidence>)> on_diagnosed;
   };
-  // `limit`: see HangWatch; negative: nobody is suspected. `log_folder` is that of the epoch's workers.
+  // `limit`: see HangWatch; negative: nobody is suspected. `log_folder` is that of the epoch's
+  // workers.
   HangDetector(Loop& loop, EpochWorkers& workers, const SlotPages& pages, Duration limit,
                std::string log_folder, Callbacks callbacks);
   ~HangDetector();

@@ -23,7 +23,7 @@ absl::string_view EnvironmentValue(const std::vector<std::string>& environment,
 struct ProcessSpec {
   std::vector<std::string> argv;  // REQUIRES: not empty
   std::vector<std::string> environment;
-  std::string cwd;  // empty: the supervisor's
+  std::string cwd;                  // empty: the supervisor's
   int cgroup = -1;                  // a group of version 2 in which it begins; -1: the supervisor's
   std::vector<int> cgroup_entries;  // of version 1, which it enters
 };
@@ -38,9 +38,10 @@ struct WorkerProcess {
 
 // Forks a child that becomes a session leader with stdin from /dev/null, default signal
 // dispositions, an empty signal mask, the descriptor limit from before RaiseDescriptorLimit, as
-// much locked memory as it may have, and only descriptors 0, 1, 2, and executes the program. argv[0] without a slash is looked up in the
-// child's own PATH. Returns at once, see ReadExecResult; RESOURCE_EXHAUSTED if there is no room for
-// a process or a descriptor. REQUIRES: this process has its descriptors 0, 1 and 2 open.
+// much locked memory as it may have, and only descriptors 0, 1, 2, and executes the program.
+// argv[0] without a slash is looked up in the child's own PATH. Returns at once, see
+// ReadExecResult; RESOURCE_EXHAUSTED if there is no room for a process or a descriptor. REQUIRES:
+// this process has its descriptors 0, 1 and 2 open.
 absl::StatusOr<WorkerProcess> Fork(const ProcessSpec& spec);
 
 struct ExecResult {

@@ -103,9 +103,9 @@ void Supervisor::StartOrdered() {
   forwarder_.BeginEpoch(start.epoch, start.log_folder);
   const Duration hang_timeout(start.hang_timeout_ns);
   const std::string log_folder = start.log_folder;
-  workers_ = std::make_unique<EpochWorkers>(loop_, std::move(start), kept_.options.socket,
-                                            kept_.pages, kept_.cgroup, forwarder_,
-                                            WorkerCallbacks());
+  workers_ =
+      std::make_unique<EpochWorkers>(loop_, std::move(start), kept_.options.socket, kept_.pages,
+                                     kept_.cgroup, forwarder_, WorkerCallbacks());
   workers_->Start();
   hangs_ = std::make_unique<HangDetector>(loop_, *workers_, kept_.pages, hang_timeout, log_folder,
                                           HangCallbacks());

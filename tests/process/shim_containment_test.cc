@@ -76,8 +76,7 @@ TEST_F(ShimContainment, WhoIsKilledForMemoryIsKnown) {
   if (!MayMakeCgroups()) GTEST_SKIP() << "skipped, because no cgroup can be made here";
   StartShim(2);
   Peer daemon = ConnectDaemon();
-  frame::StartEpoch start =
-      Scripts(0, {"", kForever});
+  frame::StartEpoch start = Scripts(0, {"", kForever});
   start.workers[0].argv = {"python3", "-c", "x = bytearray(300_000_000)"};
   start.memory_limit = 100 << 20;
   daemon.Send(start);
@@ -99,7 +98,8 @@ TEST_F(ShimContainment, ALimitOfProcessesHoldsForAllTogether) {
   StartShim(1);
   Peer daemon = ConnectDaemon();
   daemon.AskForOutput(0, 1);
-  frame::StartEpoch start = Scripts(0, {"for i in 1 2 3 4 5 6 7 8 9; do sleep 1000 & done; echo all"});
+  frame::StartEpoch start =
+      Scripts(0, {"for i in 1 2 3 4 5 6 7 8 9; do sleep 1000 & done; echo all"});
   start.process_limit = 5;
   daemon.Send(start);
   const auto exited = daemon.Await<WorkerExited>();

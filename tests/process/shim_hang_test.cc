@@ -28,7 +28,8 @@ std::string ReadAll(const std::string& path) {
 TEST_F(Shim, ASilentIdleScriptIsSuspectedIfThatWasAskedFor) {
   StartShim(2);
   Peer daemon = ConnectDaemon();
-  frame::StartEpoch start = Scripts(0, {"while :; do echo alive; sleep 0.1; done", "exec sleep 1000"});
+  frame::StartEpoch start =
+      Scripts(0, {"while :; do echo alive; sleep 0.1; done", "exec sleep 1000"});
   start.hang_timeout_ns = Duration(seconds(1)).count();
   daemon.Send(start);
   const auto suspected = daemon.Await<HangSuspected>();

@@ -233,12 +233,13 @@ TEST_P(ShimDeath, StartsANewEpochOnANewShim) {
   EXPECT_EQ(ended->outcome, "succeeded") << ended->reason;
   EXPECT_THAT(front.Announcements(),
               ::testing::Contains(HasSubstr(GetParam() == Half::kKeeper
-                                                  ? "because the keeper that held it died"
-                                                  : "was lost with its supervisor")));
+                                                ? "because the keeper that held it died"
+                                                : "was lost with its supervisor")));
   EXPECT_TRUE(AwaitDaemonEnd());
 }
 
-INSTANTIATE_TEST_SUITE_P(Halves, ShimDeath, ::testing::Values(Half::kKeeper, Half::kSupervisor, Half::kBothAtOnce),
+INSTANTIATE_TEST_SUITE_P(Halves, ShimDeath,
+                         ::testing::Values(Half::kKeeper, Half::kSupervisor, Half::kBothAtOnce),
                          [](const auto& info) {
                            return info.param == Half::kKeeper       ? "KeeperKilled"
                                   : info.param == Half::kSupervisor ? "SupervisorKilled"

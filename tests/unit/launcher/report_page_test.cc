@@ -46,8 +46,9 @@ TEST(ReportPage, ShowsWhatHappenedAndStandsAlone) {
 }
 
 TEST(ReportPage, AReportOfAnotherVersionIsShownAsFarAsItGoes) {
-  for (const char* text : {"{}", R"({"epochs": 3, "goodput": [], "recovery": {}, "progress": "x"})",
-                           R"({"epochs": [1, {"nodes": 7}], "recovery": [null], "metrics": [1]})"}) {
+  for (const char* text :
+       {"{}", R"({"epochs": 3, "goodput": [], "recovery": {}, "progress": "x"})",
+        R"({"epochs": [1, {"nodes": 7}], "recovery": [null], "metrics": [1]})"}) {
     EXPECT_TRUE(ReportPage(text).ok()) << text;
     EXPECT_TRUE(ReportTimeline(text).ok()) << text;
   }

@@ -17,8 +17,7 @@ constexpr char kHybrid[] =
     "35 30 0:31 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n";
 
 TEST(Cgroup, AHostWithVersion2OnlyHasAllInOnePlace) {
-  const CgroupFolders folders =
-      ParseCgroupFolders(kUnified, "0::/system.slice/traind.service\n");
+  const CgroupFolders folders = ParseCgroupFolders(kUnified, "0::/system.slice/traind.service\n");
   EXPECT_EQ(folders.unified, "/sys/fs/cgroup/system.slice/traind.service");
   EXPECT_EQ(folders.memory, "");
   EXPECT_EQ(folders.pids, "");
@@ -41,7 +40,8 @@ TEST(Cgroup, AMountOfAPartShowsOnlyGroupsOfThatPart) {
 }
 
 TEST(Cgroup, TextsThatAreNoneGiveNothing) {
-  for (const char* text : {"", "\n\n", " - ", "a b c - cgroup2", "0::", "::::", "31 30 - cgroup2 x"}) {
+  for (const char* text :
+       {"", "\n\n", " - ", "a b c - cgroup2", "0::", "::::", "31 30 - cgroup2 x"}) {
     const CgroupFolders folders = ParseCgroupFolders(text, text);
     EXPECT_EQ(folders.unified + folders.memory + folders.pids, "") << text;
   }

@@ -21,7 +21,16 @@ std::vector<Frame> Samples() {
   const Exchange exchange{2, 1, "gloo/1", std::string("a\0b", 3), 77};
   return {
       Hello{kFrameVersion, -9, 4},
-      StartEpoch{5, 6, 7, "/work", "/logs", 1ull << 33, 400, 77, {"A=1", ""}, {Launch{3, 1, {"sh", "-c", ""}, {"B=2"}}}},
+      StartEpoch{5,
+                 6,
+                 7,
+                 "/work",
+                 "/logs",
+                 1ull << 33,
+                 400,
+                 77,
+                 {"A=1", ""},
+                 {Launch{3, 1, {"sh", "-c", ""}, {"B=2"}}}},
       StopEpoch{5, 6, std::numeric_limits<int64_t>::min(), true},
       LeaseAnswer{std::numeric_limits<uint64_t>::max(), 5, true, 10},
       PageRequest{6, true, true},

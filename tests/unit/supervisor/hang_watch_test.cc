@@ -31,7 +31,8 @@ Said LookUntil(HangWatch& watch, const HangWatch::Seen& seen, Instant from, Dura
 TEST(HangWatch, AStepBeyondTheGivenTimeIsSaidOnce) {
   HangWatch watch(seconds(3), kStart);
   EXPECT_THAT(watch.Look(At(1), kStart + seconds(1)), IsEmpty());
-  const Said said = LookUntil(watch, At(1, WorkerPhase::kCollective), kStart + seconds(1), seconds(9));
+  const Said said =
+      LookUntil(watch, At(1, WorkerPhase::kCollective), kStart + seconds(1), seconds(9));
   EXPECT_THAT(said.text, HasSubstr("3.0 s, in phase collective"));
   EXPECT_EQ(said.at, kStart + seconds(4));
   EXPECT_THAT(LookUntil(watch, At(1), said.at, seconds(60)).text, IsEmpty());
@@ -61,8 +62,8 @@ TEST(HangWatch, ShortStepsAreGivenAMinuteAndFirstStepsHalfAnHour) {
 }
 
 TEST(HangWatch, StartUpCheckpointAndEvaluationAreNoHang) {
-  for (const WorkerPhase phase : {WorkerPhase::kInit, WorkerPhase::kCheckpoint,
-                                  WorkerPhase::kEvaluate, WorkerPhase::kIdle}) {
+  for (const WorkerPhase phase :
+       {WorkerPhase::kInit, WorkerPhase::kCheckpoint, WorkerPhase::kEvaluate, WorkerPhase::kIdle}) {
     HangWatch watch(seconds(3), kStart);
     EXPECT_THAT(LookUntil(watch, At(7, phase), kStart, seconds(600)).text, IsEmpty());
     // Their time does not count afterwards.

@@ -16,8 +16,9 @@ TEST(OomWatch, ReadsTheProcessFromTheKernelsLog) {
                                  "total-vm:8388608kB, anon-rss:4194304kB"),
               Optional(812));
   EXPECT_THAT(PidKilledForMemory("Out of memory: Killed process 7 (a) total-vm:1kB"), Optional(7));
-  for (const char* line : {"", "Killed process 812 (x)", "Out of memory: Killed process", "Out of memory: Killed process x",
-                           "Out of memory: Killed process 99999999999999"}) {
+  for (const char* line :
+       {"", "Killed process 812 (x)", "Out of memory: Killed process",
+        "Out of memory: Killed process x", "Out of memory: Killed process 99999999999999"}) {
     EXPECT_EQ(PidKilledForMemory(line), std::nullopt) << line;
   }
 }
