@@ -45,18 +45,18 @@ struct CollectiveSeen {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
 };
-bool ReadRecord(const CollectiveRecord& record, CollectiveSeen* seen) {
+bool ReadRecord(CollectiveRecord& record, CollectiveSeen* seen) {
   const uint32_t before = record.lock.load(std::memory_order_acquire);
   *seen = {record.op, record.sequence, record.bytes, record.start_ns, record.end_ns};
-  std::atomic_thread_fence(std::memory_order_acquire);
-  return before % 2 == 0 && record.lock.load(std::memory_order_relaxed) == before;
+  // Changes nothing, and comes after the reading of the fields.
+  return before % 2 == 0 && record.lock.fetch_add(0, std::memory_order_acq_rel) == before;
 }
 
 std::string Since(int64_t ns, Instant now) {
   return absl::StrFormat("%.3f s ago", ToSeconds(now - Instant{ns}));
 }
 
-std::string DescribeCollectives(const WorkerPage& page, Instant now) {
+std::string DescribeCollectives(WorkerPage& page, Instant now) {
   const uint64_t written = page.collectives.load();
   std::string text = absl::StrCat("collectives: ", written, "\n");
   for (uint64_t i = written - std::min(written, kCollectivesShown); i < written; ++i) {
@@ -114,7 +114,7 @@ int64_t CpuNanos(pid_t pid) {
   return static_cast<int64_t>(user + system) * (1'000'000'000 / ::sysconf(_SC_CLK_TCK));
 }
 
-frame::RankEvidence EvidenceOf(int32_t rank, pid_t pid, const WorkerPage& page, Instant now) {
+frame::RankEvidence EvidenceOf(int32_t rank, pid_t pid, WorkerPage& page, Instant now) {
   frame::RankEvidence evidence;
   evidence.rank = rank;
   evidence.phase = page.phase.load();
@@ -136,7 +136,7 @@ frame::RankEvidence EvidenceOf(int32_t rank, pid_t pid, const WorkerPage& page, 
   return evidence;
 }
 
-std::string DescribeWorker(pid_t pid, const WorkerPage& page, Instant now) {
+std::string DescribeWorker(pid_t pid, WorkerPage& page, Instant now) {
   std::string text = "page: ";
   const auto phase = static_cast<WorkerPhase>(page.phase.load());
   if (phase == WorkerPhase::kNone) {

@@ -14,11 +14,11 @@
 namespace trainctl {
 
 // What the verdict compares between ranks.
-frame::RankEvidence EvidenceOf(int32_t rank, pid_t pid, const WorkerPage& page, Instant now);
+frame::RankEvidence EvidenceOf(int32_t rank, pid_t pid, WorkerPage& page, Instant now);
 
 // For people: its page, its last collectives, and for each thread of it and of what it started
 // where in the kernel it waits. Reads /proc only.
-std::string DescribeWorker(pid_t pid, const WorkerPage& page, Instant now);
+std::string DescribeWorker(pid_t pid, WorkerPage& page, Instant now);
 
 // A command that prints the stacks of a process, of what is installed here: py-spy, else gdb; empty
 // if neither is.

@@ -79,7 +79,7 @@ void HangDetector::Diagnose() {
   for (size_t i = 0; i < watches_.size(); ++i) {
     if (!workers_.IsRunning(i)) continue;
     const pid_t pid = workers_.PidOf(i);
-    const WorkerPage& page = *pages_.pages[i].get();
+    WorkerPage& page = *pages_.pages[i].get();
     Subject& subject = subjects_.emplace_back();
     subject.evidence = EvidenceOf(workers_.RankOf(i), pid, page, now);
     subject.path =
