@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/rpc/handler_scope.h"
+#include "runtime/rpc/call_scope.h"
 #include "runtime/rpc/reply.h"
 #include "runtime/rpc/tls.h"
 
@@ -23,7 +23,7 @@ std::string WhoAsked(const std::string& by) {
 
 grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeOrder>* JobServiceImpl::Join(
     grpc::CallbackServerContext* context) {
-  const HandlerScope scope;
+  const CallScope scope;
   auto* stream = new NodeStream(loop_);
   loop_->Post([this, stream, caller = CallerOf(*context)] {
     if (!caller.ok()) return stream->Finish(caller.status());
@@ -34,7 +34,7 @@ grpc::ServerBidiReactor<v1::NodeMessage, v1::NodeOrder>* JobServiceImpl::Join(
 
 grpc::ServerWriteReactor<v1::JobUpdate>* JobServiceImpl::Watch(grpc::CallbackServerContext*,
                                                                const v1::WatchRequest* request) {
-  const HandlerScope scope;
+  const CallScope scope;
   auto* feed = new WatchFeed(loop_);
   loop_->Post([this, feed, wanted = *request] { driver_->AddWatcher(feed, wanted); });
   return feed;
@@ -43,7 +43,7 @@ grpc::ServerWriteReactor<v1::JobUpdate>* JobServiceImpl::Watch(grpc::CallbackSer
 grpc::ServerUnaryReactor* JobServiceImpl::Describe(grpc::CallbackServerContext* context,
                                                    const v1::DescribeRequest*,
                                                    v1::JobState* response) {
-  const HandlerScope scope;
+  const CallScope scope;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   loop_->Post([this, reply = Reply<v1::JobState>(reactor, response)]() mutable {
     reply.Send(driver_->State());
@@ -54,7 +54,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::Describe(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* JobServiceImpl::Enlist(grpc::CallbackServerContext* context,
                                                  const v1::EnlistRequest* request,
                                                  v1::EnlistReply* response) {
-  const HandlerScope scope;
+  const CallScope scope;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   loop_->Post([this, request, reply = Reply<v1::EnlistReply>(reactor, response)]() mutable {
     absl::StatusOr<v1::EnlistReply> answer = driver_->Enlist(*request);
@@ -67,7 +67,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::Enlist(grpc::CallbackServerContext* co
 grpc::ServerUnaryReactor* JobServiceImpl::Stop(grpc::CallbackServerContext* context,
                                                const v1::StopRequest* request,
                                                v1::StopReply* response) {
-  const HandlerScope scope;
+  const CallScope scope;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const StopAsked order{WhoAsked(request->by()), request->checkpoint(), request->now()};
   loop_->Post([this, order, reply = Reply<v1::StopReply>(reactor, response)]() mutable {
@@ -80,7 +80,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::Stop(grpc::CallbackServerContext* cont
 grpc::ServerUnaryReactor* JobServiceImpl::Signal(grpc::CallbackServerContext* context,
                                                  const v1::SignalRequest* request,
                                                  v1::SignalReply* response) {
-  const HandlerScope scope;
+  const CallScope scope;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const int signo = request->signo();
   std::vector<int> ranks(request->ranks().begin(), request->ranks().end());
@@ -101,7 +101,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::Signal(grpc::CallbackServerContext* co
 grpc::ServerUnaryReactor* JobServiceImpl::Drain(grpc::CallbackServerContext* context,
                                                 const v1::DrainRequest* request,
                                                 v1::DrainReply* response) {
-  const HandlerScope scope;
+  const CallScope scope;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   DrainAsked order{request->node(), request->drain(), WhoAsked(request->by())};
   loop_->Post(

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "runtime/rpc/call_scope.h"
 #include "runtime/rpc/channel.h"
-#include "runtime/rpc/handler_scope.h"
 #include "runtime/rpc/reply.h"
 
 namespace trainctl {
@@ -11,7 +11,7 @@ namespace trainctl {
 grpc::ServerUnaryReactor* NodeServiceImpl::Submit(grpc::CallbackServerContext* context,
                                                   const v1::SubmitRequest* request,
                                                   v1::SubmitReply* response) {
-  const HandlerScope scope;
+  const CallScope scope;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   // gRPC keeps the request until the call is answered, which the reply sees to.
   loop_->Post([this, request, reply = Reply<v1::SubmitReply>(reactor, response)]() mutable {
@@ -23,7 +23,7 @@ grpc::ServerUnaryReactor* NodeServiceImpl::Submit(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* NodeServiceImpl::Resume(grpc::CallbackServerContext* context,
                                                   const v1::ResumeRequest* request,
                                                   v1::SubmitReply* response) {
-  const HandlerScope scope;
+  const CallScope scope;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   loop_->Post([this, request, reply = Reply<v1::SubmitReply>(reactor, response)]() mutable {
     daemon_->Resume(*request, std::move(reply));
@@ -33,7 +33,7 @@ grpc::ServerUnaryReactor* NodeServiceImpl::Resume(grpc::CallbackServerContext* c
 
 grpc::ServerWriteReactor<v1::PartUpdate>* NodeServiceImpl::TakePart(
     grpc::CallbackServerContext*, const v1::TakePartRequest* request) {
-  const HandlerScope scope;
+  const CallScope scope;
   auto* feed = new PartFeed(loop_);
   loop_->Post([this, feed, wanted = *request] { daemon_->TakePart(wanted, feed); });
   return feed;
@@ -42,7 +42,7 @@ grpc::ServerWriteReactor<v1::PartUpdate>* NodeServiceImpl::TakePart(
 grpc::ServerUnaryReactor* NodeServiceImpl::LeaveJob(grpc::CallbackServerContext* context,
                                                     const v1::LeaveJobRequest* request,
                                                     v1::LeaveJobReply* response) {
-  const HandlerScope scope;
+  const CallScope scope;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   loop_->Post([this, request, reply = Reply<v1::LeaveJobReply>(reactor, response)]() mutable {
     daemon_->Leave(*request, std::move(reply));
@@ -53,7 +53,7 @@ grpc::ServerUnaryReactor* NodeServiceImpl::LeaveJob(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* NodeServiceImpl::DescribeNode(grpc::CallbackServerContext* context,
                                                         const v1::DescribeNodeRequest*,
                                                         v1::NodeDescription* response) {
-  const HandlerScope scope;
+  const CallScope scope;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   loop_->Post([this, reply = Reply<v1::NodeDescription>(reactor, response)]() mutable {
     reply.Send(daemon_->Describe());
@@ -64,7 +64,7 @@ grpc::ServerUnaryReactor* NodeServiceImpl::DescribeNode(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* PeerServiceImpl::Invite(grpc::CallbackServerContext* context,
                                                   const v1::InviteRequest* request,
                                                   v1::InviteReply* response) {
-  const HandlerScope scope;
+  const CallScope scope;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   loop_->Post([this, request, caller = LiteralOf(context->peer()),
                reply = Reply<v1::InviteReply>(reactor, response)]() mutable {

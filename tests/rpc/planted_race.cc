@@ -1,5 +1,5 @@
-// A handler with a race, for the one test that ThreadSanitizer reports it although gRPC is on the
-// stack: the loop's thread counts what the handler counts.
+// A service with a race, for the one test that ThreadSanitizer reports it although gRPC is on the
+// stack: the loop's thread counts what the call counts.
 #include <stdlib.h>
 
 #include <string>
@@ -7,8 +7,8 @@
 
 #include "proto/job.grpc.pb.h"
 #include "runtime/base/loop.h"
+#include "runtime/rpc/call_scope.h"
 #include "runtime/rpc/channel.h"
-#include "runtime/rpc/handler_scope.h"
 #include "runtime/rpc/reply.h"
 #include "runtime/rpc/unix_listener.h"
 
@@ -22,7 +22,7 @@ class RacyService final : public v1::JobService::CallbackService {
  private:
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
                                      const v1::DescribeRequest*, v1::JobState* response) override {
-    const HandlerScope scope;
+    const CallScope scope;
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     ++calls_;
     loop_->Post([this, reply = Reply<v1::JobState>(reactor, response)]() mutable {
