@@ -103,6 +103,10 @@ struct Teller {
 }  // namespace
 
 std::string EventLine(const JournalRecord& record) {
+  const auto* dropped = std::get_if<CheckpointDropped>(&record);
+  const bool routine =
+      std::holds_alternative<CommitGranted>(record) || (dropped != nullptr && !dropped->damaged);
+  if (routine) return "";
   const Told told = std::visit(Teller(), record);
   const std::string time =
       told.wall_ns == 0 ? std::string(23, ' ')

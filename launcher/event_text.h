@@ -9,7 +9,9 @@
 namespace trainctl {
 
 // Records that have no time of their own happened between those before and after them.
-std::string EventLine(const JournalRecord& record);  // for people, with the time first, or blanks
+// For people, with the time first, or blanks; empty for what happens all the time (a step whose
+// shards are written, a checkpoint that is no longer kept).
+std::string EventLine(const JournalRecord& record);
 std::string EventJson(const JournalRecord& record);  // type "event"
 
 }  // namespace trainctl
