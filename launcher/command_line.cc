@@ -99,9 +99,8 @@ void AddOwnLaunchFlags(CLI::App* app, LaunchFlags* f, bool stays) {
          "How long the job runs on after this command was killed (default 1m)");
   }
   Flag(app, "--hang-timeout", &f->hang_timeout, "TIME|none",
-       "How long a worker may make no progress (default: 20 times its step, at least 1m; for "
-       "scripts "
-       "that report no steps only if given: silent and idle for so long)");
+       "How long a worker may make no progress (default: 20 times its step, at least 1m; scripts "
+       "that report no steps count only if this is given: silent and idle for so long)");
   Flag(app, "--memory-limit", &f->memory_limit, "SIZE",
        "Memory that the workers of a node may use together, such as 64GiB (default: no limit)");
   Flag(app, "--process-limit", &f->process_limit, "N",

@@ -1,5 +1,6 @@
 #include "runtime/base/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -72,6 +74,16 @@ absl::Status MakeFolders(const std::string& path, unsigned mode) {
     return ErrnoStatus(ENOTDIR, absl::StrCat("create folder ", path));
   }
   return absl::OkStatus();
+}
+
+std::vector<std::string> FolderEntries(const std::string& path) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
+  if (folder == nullptr) return names;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    if (entry->d_name[0] != '.') names.push_back(entry->d_name);
+  }
+  return names;
 }
 
 std::string JoinPath(absl::string_view folder, absl::string_view name) {

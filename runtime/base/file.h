@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,6 +21,8 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view data
 
 absl::Status SyncFolder(const std::string& path);  // fsync of a folder, so that its names survive
 absl::Status MakeFolders(const std::string& path, unsigned mode = 0755);  // as mkdir -p
+// Names in a folder, without hidden ones, in no order; none if it cannot be read.
+std::vector<std::string> FolderEntries(const std::string& path);
 std::string JoinPath(absl::string_view folder, absl::string_view name);
 std::string FolderOf(const std::string& path);  // "." if there is none
 

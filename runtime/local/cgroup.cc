@@ -251,10 +251,6 @@ void JobCgroup::Remove() const {
   if (made() && MarkedFolder(mark_) == unified_) ::unlink(mark_.c_str());
 }
 
-std::string CgroupMark(absl::string_view shim_socket) {
-  return absl::StrCat(shim_socket, ".cgroup");
-}
-
 absl::Status SweepMarkedCgroup(const std::string& mark, Duration patience) {
   const std::string folder = MarkedFolder(mark);
   const Instant until = Now() + patience;
@@ -268,6 +264,12 @@ absl::Status SweepMarkedCgroup(const std::string& mark, Duration patience) {
     }
     (void)WriteTo(folder + "/cgroup.kill", "1");
     ::poll(nullptr, 0, 1);
+  }
+  // Those of version 1 that limited it have its name, and are empty now.
+  const CgroupFolders own = OwnCgroupFolders();
+  const std::string name = folder.substr(folder.rfind('/') + 1);
+  for (const std::string& old : {own.memory, own.pids}) {
+    if (!old.empty() && !name.empty()) ::rmdir(JoinPath(old, name).c_str());
   }
   ::unlink(mark.c_str());
   return absl::OkStatus();

@@ -78,9 +78,6 @@ class JobCgroup {
   bool counts_oom_ = false;  // the group of version 2 has the memory controller
 };
 
-// The mark of a shim's cgroup: beside its socket.
-std::string CgroupMark(absl::string_view shim_socket);
-
 // Kills whoever is in the group to which `mark` leads, waits until they are gone, at most
 // `patience`, and removes group and mark; nothing to do if there is no mark. DEADLINE_EXCEEDED
 // names those that would not die. REQUIRES: the shim that made it is gone.

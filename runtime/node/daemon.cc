@@ -12,17 +12,16 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/errno_status.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/places.h"
 #include "runtime/base/status.h"
-#include "runtime/local/cgroup.h"
+#include "runtime/local/shim_files.h"
 #include "runtime/node/job_folders.h"
 #include "runtime/node/part.h"
-#include "runtime/node/slot_lock.h"
+#include "runtime/node/shim_sweep.h"
 
 namespace trainctl {
 namespace {
@@ -46,32 +45,21 @@ std::string RandomJobId() {
 
 std::string SpecPath(const std::string& job_folder) { return JoinPath(job_folder, "spec.pb"); }
 
-// Removes the sockets of private daemons and shims that were killed, and the locks and cgroups of
-// such shims, with who is left in them. A young one may be about to listen.
+// Removes what private daemons and shims that were killed have left. What is young may belong to
+// one that is about to listen.
 void SweepDeadSockets() {
   constexpr int64_t kYoungSeconds = 60;
-  constexpr Duration kSweepPatience = seconds(1);
-  for (const std::string& name : Entries(SocketFolder())) {
+  constexpr Duration kPatience = seconds(1);
+  for (const std::string& name : FolderEntries(SocketFolder())) {
     const std::string path = JoinPath(SocketFolder(), name);
     struct stat info;
-    const bool lock = absl::EndsWith(name, ".shim.lock");
-    const bool cgroup = absl::EndsWith(name, ".shim.cgroup");
-    const bool ours =
-        lock || cgroup || absl::StartsWith(name, "private-") || absl::EndsWith(name, ".shim");
-    if (!ours || ::lstat(path.c_str(), &info) < 0) continue;
+    if (::lstat(path.c_str(), &info) < 0) continue;
     if (info.st_mtime + kYoungSeconds > WallClockNanos() / 1'000'000'000) continue;
-    if (cgroup) {
-      const std::string lock_path = absl::StrCat(absl::StripSuffix(path, ".cgroup"), ".lock");
-      const absl::StatusOr<Fd> held = LockShim(lock_path);
-      if (!held.ok()) continue;
-      if (const absl::Status swept = SweepMarkedCgroup(path, kSweepPatience); !swept.ok()) {
-        LogWarning(swept.message());
-      }
-      ::unlink(lock_path.c_str());
-    } else if (lock) {
-      const absl::StatusOr<Fd> held = LockShim(path);
-      if (held.ok()) ::unlink(path.c_str());
-    } else if (absl::IsUnavailable(ConnectUnix(path).status())) {
+    if (const std::string shim = ShimOf(path); !shim.empty()) {
+      const absl::Status swept = SweepShim(shim, kPatience);
+      if (!swept.ok() && !absl::IsUnavailable(swept)) LogWarning(swept.message());
+    } else if (absl::StartsWith(name, "private-") &&
+               absl::IsUnavailable(ConnectUnix(path).status())) {
       ::unlink(path.c_str());
     }
   }
@@ -100,7 +88,7 @@ absl::Status Daemon::Begin() {
 
 void Daemon::AdoptLivingJobs() {
   const std::string folder = FolderOf(JobFolder(options_.state_folder, "x"));
-  for (const std::string& job_id : Entries(folder)) {
+  for (const std::string& job_id : FolderEntries(folder)) {
     const std::string job_folder = JoinPath(folder, job_id);
     const bool lives = ConnectUnix(ShimSocket(job_id)).ok() || ConnectUnix(JobSocket(job_id)).ok();
     if (!lives || !IsOwner(job_folder, options_.socket)) continue;

@@ -18,8 +18,8 @@ namespace trainctl {
 
 void Daemon::AdoptLivingParts() {
   const std::string parts = FolderOf(FolderOf(PartFolder(options_.state_folder, "x", "x")));
-  for (const std::string& job_id : Entries(parts)) {
-    for (const std::string& node : Entries(JoinPath(parts, job_id))) {
+  for (const std::string& job_id : FolderEntries(parts)) {
+    for (const std::string& node : FolderEntries(JoinPath(parts, job_id))) {
       const std::string folder = PartFolder(options_.state_folder, job_id, node);
       if (!IsOwner(folder, options_.socket) || !ConnectUnix(PartShimSocket(job_id, node)).ok()) {
         continue;

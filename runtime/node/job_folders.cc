@@ -1,10 +1,8 @@
 #include "runtime/node/job_folders.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/errno_status.h"
@@ -17,16 +15,6 @@ namespace {
 std::string OwnerLink(const std::string& folder) { return JoinPath(folder, "daemon"); }
 
 }  // namespace
-
-std::vector<std::string> Entries(const std::string& folder) {
-  std::vector<std::string> names;
-  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), ::closedir);
-  if (dir == nullptr) return names;
-  while (const dirent* entry = ::readdir(dir.get())) {
-    if (entry->d_name[0] != '.') names.push_back(entry->d_name);
-  }
-  return names;
-}
 
 void SetOwner(const std::string& folder, const std::string& socket) {
   const std::string link = OwnerLink(folder);

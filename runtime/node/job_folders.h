@@ -3,12 +3,8 @@
 #define TRAINCTL_RUNTIME_NODE_JOB_FOLDERS_H_
 
 #include <string>
-#include <vector>
 
 namespace trainctl {
-
-// Names in a folder, without hidden ones; none if there is no such folder.
-std::vector<std::string> Entries(const std::string& folder);
 
 // Which daemon a job or part belongs to: a link in its folder to that daemon's socket.
 void SetOwner(const std::string& folder, const std::string& socket);

@@ -17,6 +17,8 @@
 #include "runtime/base/program.h"
 #include "runtime/base/status.h"
 #include "runtime/local/cgroup.h"
+#include "runtime/local/shim_files.h"
+#include "runtime/node/shim_sweep.h"
 #include "runtime/node/slot_lock.h"
 
 namespace trainctl {
@@ -43,7 +45,7 @@ ShimLink::~ShimLink() {
 absl::Status ShimLink::Start() {
   ASSIGN_OR_RETURN(const std::string program, FindProgram("train-shim"));
   // A keeper or supervisor that lost the other may still be killing workers, and accept nobody.
-  absl::StatusOr<Fd> only = LockShim(place_.socket + ".lock");
+  absl::StatusOr<Fd> only = LockShim(ShimLock(place_.socket));
   if (absl::IsUnavailable(only.status())) {
     if (!std::exchange(told_of_waiting_, true)) {
       LogWarning("start the shim of job ", place_.job_id, " later: ", only.status().message());
@@ -166,9 +168,6 @@ void ShimLink::Died() {
     if (!told.ok() && !absl::IsUnavailable(told)) death_ = std::string(told.message());
     ready_.Close();
   }
-  // One that could not begin, or was killed with its other half, leaves its lock's file.
-  const std::string lock = place_.socket + ".lock";
-  if (const absl::StatusOr<Fd> held = LockShim(lock); held.ok()) ::unlink(lock.c_str());
   loop_->Unwatch(pidfd_.get());
   pidfd_.Close();
   loop_->Cancel(retry_);
@@ -176,24 +175,14 @@ void ShimLink::Died() {
   if (!connected_) TellDead(Now() + kSweepPatience);
 }
 
-// A shim that was killed whole, or could not begin, has left its files.
-void ShimLink::RemoveLeftovers() {
-  const std::string lock_path = place_.socket + ".lock";
-  const absl::StatusOr<Fd> lock = LockShim(lock_path);
-  if (!lock.ok()) return;  // somebody else's by now
-  ::unlink(place_.socket.c_str());
-  ::unlink(lock_path.c_str());
-}
-
 // Not before its workers are gone, of which a shim that died whole has left everyone.
 void ShimLink::TellDead(Instant give_up) {
-  const absl::Status swept = SweepMarkedCgroup(CgroupMark(place_.socket), Duration(0));
-  if (absl::IsDeadlineExceeded(swept) && Now() < give_up) {
+  const absl::Status swept = SweepShim(place_.socket, Duration(0));
+  if (!swept.ok() && Now() < give_up) {
     retry_ = loop_->After(kSweepPause, [this, give_up] { TellDead(give_up); });
     return;
   }
   if (!swept.ok()) LogError(swept.message());
-  RemoveLeftovers();
   callbacks_.on_dead(death_);
 }
 

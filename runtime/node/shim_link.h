@@ -62,7 +62,6 @@ class ShimLink {
   void WatchProcess(Fd pidfd);
   void Died();
   void TellDead(Instant give_up);
-  void RemoveLeftovers();
 
   Loop* loop_;
   const ShimPlace place_;

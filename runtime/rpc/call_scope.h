@@ -1,7 +1,7 @@
-// First in every function of a service that gRPC calls. Costs nothing, except under ThreadSanitizer.
-// That does not see how gRPC's own locks order memory, so reports with one of gRPC's functions on the
-// stack are suppressed (tests/tsan.supp), and gRPC is below every such function. In this scope the
-// stack is a fresh one, and a race of ours is reported.
+// First in every function of a service that gRPC calls. Costs nothing, except under
+// ThreadSanitizer. That does not see how gRPC's own locks order memory, so reports with one of
+// gRPC's functions on the stack are suppressed (tests/tsan.supp), and gRPC is below every such
+// function. In this scope the stack is a fresh one, and a race of ours is reported.
 #ifndef TRAINCTL_RUNTIME_RPC_CALL_SCOPE_H_
 #define TRAINCTL_RUNTIME_RPC_CALL_SCOPE_H_
 

@@ -25,6 +25,24 @@
 namespace trainctl {
 namespace {
 
+constexpr size_t kLongestProcFile = 64 * 1024;
+
+std::vector<Descendant> ListAllProcesses() {
+  std::vector<Descendant> all;
+  DIR* folder = ::opendir("/proc");
+  if (folder == nullptr) return all;
+  while (const dirent* entry = ::readdir(folder)) {
+    const char* end = entry->d_name + std::strlen(entry->d_name);
+    pid_t pid = 0;
+    if (std::from_chars(entry->d_name, end, pid).ptr != end) continue;
+    if (std::optional<Descendant> process = ReadProcess(pid)) all.push_back(*process);
+  }
+  ::closedir(folder);
+  return all;
+}
+
+}  // namespace
+
 std::optional<Descendant> ReadProcess(pid_t pid) {
   char path[32];
   std::snprintf(path, sizeof(path), "/proc/%d/stat", pid);
@@ -44,26 +62,12 @@ std::optional<Descendant> ReadProcess(pid_t pid) {
   return process;
 }
 
-std::vector<Descendant> ListAllProcesses() {
-  std::vector<Descendant> all;
-  DIR* folder = ::opendir("/proc");
-  if (folder == nullptr) return all;
-  while (const dirent* entry = ::readdir(folder)) {
-    const char* end = entry->d_name + std::strlen(entry->d_name);
-    pid_t pid = 0;
-    if (std::from_chars(entry->d_name, end, pid).ptr != end) continue;
-    if (std::optional<Descendant> process = ReadProcess(pid)) all.push_back(*process);
-  }
-  ::closedir(folder);
-  return all;
+std::string ReadProc(const std::string& path) {
+  absl::StatusOr<std::string> text = ReadFile(path, kLongestProcFile);
+  if (!text.ok()) return {};
+  if (!text->empty() && text->back() == '\n') text->pop_back();
+  return *std::move(text);
 }
-
-std::string ReadLine(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path, 4096);
-  return text.ok() ? text->substr(0, text->find('\n')) : std::string();
-}
-
-}  // namespace
 
 absl::Status MakeSubreaper() {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) return ErrnoStatus(errno, "become a subreaper");
@@ -130,9 +134,9 @@ std::string DescribeDescendants() {
   for (const Descendant& process : ListDescendants()) {
     const std::string folder = absl::StrCat("/proc/", process.pid);
     absl::StrAppend(&text, text.empty() ? "" : "; ", "pid ", process.pid, " (",
-                    ReadLine(folder + "/comm"), "), state ", absl::string_view(&process.state, 1));
+                    ReadProc(folder + "/comm"), "), state ", absl::string_view(&process.state, 1));
     // "0" while it runs, and for readers who may not know.
-    const std::string place = ReadLine(folder + "/wchan");
+    const std::string place = ReadProc(folder + "/wchan");
     if (!place.empty() && place != "0") absl::StrAppend(&text, ", in ", place);
   }
   return text;

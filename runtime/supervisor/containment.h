@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ struct Descendant {
   char state = 0;  // as in /proc/PID/stat
   bool zombie() const { return state == 'Z' || state == 'X'; }
 };
+// Any process or thread of this machine; nullopt: there is none.
+std::optional<Descendant> ReadProcess(pid_t pid);
+// A file of /proc without the end of its last line; empty: it cannot be read.
+std::string ReadProc(const std::string& path);
+
 // All descendants of this process at this moment, parents before their children. One that is
 // forked during the call may be missing: callers repeat until ReapChildren finds none.
 std::vector<Descendant> ListDescendants();

@@ -1,12 +1,13 @@
 #include "runtime/supervisor/diagnosis.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/file.h"
@@ -15,27 +16,8 @@
 namespace trainctl {
 namespace {
 
-constexpr size_t kLongestFile = 64 * 1024;
 constexpr uint64_t kCollectivesShown = 16;
 constexpr size_t kMostThreads = 4096;  // of all processes together
-
-std::string ReadText(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadFile(path, kLongestFile);
-  if (!text.ok()) return {};
-  while (!text->empty() && text->back() == '\n') text->pop_back();
-  return *std::move(text);
-}
-
-std::vector<std::string> Entries(const std::string& folder) {
-  std::vector<std::string> names;
-  DIR* open = ::opendir(folder.c_str());
-  if (open == nullptr) return names;
-  while (const dirent* entry = ::readdir(open)) {
-    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-  }
-  ::closedir(open);
-  return names;
-}
 
 // A record as it was at one moment; false while the worker writes it.
 struct CollectiveSeen {
@@ -77,20 +59,20 @@ std::string DescribeCollectives(WorkerPage& page, Instant now) {
 
 std::string DescribeThreads(pid_t pid, size_t* budget) {
   const std::string folder = absl::StrCat("/proc/", pid);
-  std::string text = absl::StrCat("process ", pid, " (", ReadText(folder + "/comm"), ")\n");
-  for (const std::string& thread : Entries(folder + "/task")) {
+  std::string text = absl::StrCat("process ", pid, " (", ReadProc(folder + "/comm"), ")\n");
+  for (const std::string& thread : FolderEntries(folder + "/task")) {
     if (*budget == 0) break;
     --*budget;
     const std::string task = absl::StrCat(folder, "/task/", thread);
-    const std::string stat = ReadText(task + "/stat");
+    const std::string stat = ReadProc(task + "/stat");
     const size_t name_end = stat.rfind(')');
     const char state =
         name_end != std::string::npos && name_end + 2 < stat.size() ? stat[name_end + 2] : '?';
-    absl::StrAppend(&text, "  thread ", thread, " (", ReadText(task + "/comm"), "), state ",
-                    absl::string_view(&state, 1), ", waits in ", ReadText(task + "/wchan"),
-                    ", system call ", ReadText(task + "/syscall"), "\n");
+    absl::StrAppend(&text, "  thread ", thread, " (", ReadProc(task + "/comm"), "), state ",
+                    absl::string_view(&state, 1), ", waits in ", ReadProc(task + "/wchan"),
+                    ", system call ", ReadProc(task + "/syscall"), "\n");
     // For root only.
-    const std::string stack = ReadText(task + "/stack");
+    const std::string stack = ReadProc(task + "/stack");
     if (!stack.empty()) absl::StrAppend(&text, "    ", stack, "\n");
   }
   return text;
@@ -101,7 +83,7 @@ bool IsInstalled(const std::string& program) { return ::access(program.c_str(), 
 }  // namespace
 
 int64_t CpuNanos(pid_t pid) {
-  const std::string stat = ReadText(absl::StrCat("/proc/", pid, "/stat"));
+  const std::string stat = ReadProc(absl::StrCat("/proc/", pid, "/stat"));
   const size_t name_end = stat.rfind(')');
   unsigned long user = 0;
   unsigned long system = 0;
@@ -129,10 +111,8 @@ frame::RankEvidence EvidenceOf(int32_t rank, pid_t pid, WorkerPage& page, Instan
     evidence.collective = absl::StrCat(CollectiveOpName(static_cast<CollectiveOp>(newest.op)),
                                        " of ", newest.bytes, " bytes");
   }
-  const std::string stat = ReadText(absl::StrCat("/proc/", pid, "/stat"));
-  const size_t name_end = stat.rfind(')');
-  evidence.stopped = name_end != std::string::npos && name_end + 2 < stat.size() &&
-                     (stat[name_end + 2] == 'T' || stat[name_end + 2] == 't');
+  const std::optional<Descendant> seen = ReadProcess(pid);
+  evidence.stopped = seen && (seen->state == 'T' || seen->state == 't');
   return evidence;
 }
 

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/errno_status.h"
 #include "runtime/base/log.h"
 #include "runtime/supervisor/diagnosis.h"
 #include "runtime/supervisor/process.h"
@@ -23,7 +25,7 @@ constexpr size_t kMostText = 4 << 20;  // of one worker
 void WriteText(const std::string& path, const std::string& text) {
   const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
   const absl::Status written =
-      fd.valid() ? WriteAll(fd.get(), text, path) : absl::UnavailableError(path);
+      fd.valid() ? WriteAll(fd.get(), text, path) : ErrnoStatus(errno, absl::StrCat("open ", path));
   if (!written.ok()) LogWarning("write down what a worker is at: ", written.message());
 }
 

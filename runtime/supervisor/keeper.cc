@@ -13,6 +13,7 @@
 #include "runtime/base/errno_status.h"
 #include "runtime/base/log.h"
 #include "runtime/base/loop.h"
+#include "runtime/local/shim_files.h"
 #include "runtime/supervisor/containment.h"
 
 namespace trainctl {
@@ -94,7 +95,7 @@ absl::StatusOr<SocketFile> SocketFile::Of(const std::string& path) {
 void SocketFile::Remove() const {
   struct stat info;
   if (::lstat(path_.c_str(), &info) == 0 && info.st_dev == device_ && info.st_ino == inode_) {
-    ::unlink(absl::StrCat(path_, ".lock").c_str());  // of whoever started us, and held by us
+    ::unlink(ShimLock(path_).c_str());  // of whoever started us, and held by us
     ::unlink(path_.c_str());
   }
 }

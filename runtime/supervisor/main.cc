@@ -21,6 +21,7 @@
 #include "runtime/base/program.h"
 #include "runtime/base/status.h"
 #include "runtime/local/cgroup.h"
+#include "runtime/local/shim_files.h"
 #include "runtime/supervisor/containment.h"
 #include "runtime/supervisor/keeper.h"
 #include "runtime/supervisor/options.h"

@@ -141,27 +141,32 @@ def node_that_never_comes_ends_the_wait_with_status_6(s):
     assert f"127.0.0.2:{cluster.port}" in alone.err and "refused" in alone.err, alone.shown()
 
 
+def two_nodes_whose_workers_wait(box):
+    cluster = Loopback(box, 2)
+    nodes = cluster.start_all(box.shell(WAITS))
+    wait_until(lambda: all((box.folder / f"pid.{r}.0").exists() for r in range(2)), cluster.shown)
+    return cluster, *nodes
+
+
+def workers_go_on_to_a_good_end(s, cluster, head, other):
+    (s.folder / "go").touch()
+    expect_all([head, other], 0)
+    assert lines_of(head.out, 1) == ["done 1 0 of 2"], cluster.shown()
+
+
 def daemon_killed_on_a_node_harms_nothing(s):
-    cluster = Loopback(s, 2)
-    head, other = cluster.start_all(s.shell(WAITS))
-    wait_until(lambda: all((s.folder / f"pid.{r}.0").exists() for r in range(2)), cluster.shown)
+    cluster, head, other = two_nodes_whose_workers_wait(s)
     assert other.kill("traind"), cluster.shown()
     other.says("started it again")
     other.says("is back in job")
-    (s.folder / "go").touch()
-    expect_all([head, other], 0)
-    assert lines_of(head.out, 1) == ["done 1 0 of 2"], cluster.shown()
+    workers_go_on_to_a_good_end(s, cluster, head, other)
 
 
 def coordinator_killed_is_found_again_by_every_node(s):
-    cluster = Loopback(s, 2)
-    head, other = cluster.start_all(s.shell(WAITS))
-    wait_until(lambda: all((s.folder / f"pid.{r}.0").exists() for r in range(2)), cluster.shown)
+    cluster, head, other = two_nodes_whose_workers_wait(s)
     assert head.kill("train-coordinator"), cluster.shown()
     other.says("is back in job")
-    (s.folder / "go").touch()
-    expect_all([head, other], 0)
-    assert lines_of(head.out, 1) == ["done 1 0 of 2"], cluster.shown()
+    workers_go_on_to_a_good_end(s, cluster, head, other)
 
 
 def coordinator_killed_while_nodes_are_waited_for_is_found_by_those_who_come(s):

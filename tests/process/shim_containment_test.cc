@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "runtime/local/cgroup.h"
+#include "runtime/local/shim_files.h"
 #include "tests/process/shim_fixture.h"
 
 namespace trainctl::testing {
@@ -31,15 +32,19 @@ class ShimContainment : public Shim {
     const CgroupFolders own = OwnCgroupFolders();
     return !own.unified.empty() && ::access(own.unified.c_str(), W_OK) == 0;
   }
+  // A worker with descendants that try to get away, all of them running.
+  void StartEscaper(Peer& daemon) {
+    daemon.AskForOutput(0, 1);
+    daemon.Send(Scripts(0, {kEscaper}));
+    while (daemon.OutputOf(0, 1) != "escaped\n") ASSERT_TRUE(daemon.Next().has_value());
+  }
 };
 
 TEST_F(ShimContainment, TheCgroupOfAJobIsGoneWithIt) {
   if (!MayMakeCgroups()) GTEST_SKIP() << "skipped, because no cgroup can be made here";
   StartShim(1);
   Peer daemon = ConnectDaemon();
-  daemon.AskForOutput(0, 1);
-  daemon.Send(Scripts(0, {kEscaper}));
-  while (daemon.OutputOf(0, 1) != "escaped\n") ASSERT_TRUE(daemon.Next().has_value());
+  StartEscaper(daemon);
   const std::string mark = CgroupMark(socket_);
   const std::string cgroup = std::filesystem::read_symlink(mark);
   EXPECT_THAT(cgroup, HasSubstr("trainctl-"));
@@ -56,9 +61,7 @@ TEST_F(ShimContainment, AfterTheEndOfKeeperAndSupervisorAtOnceASweepFindsAll) {
   if (!MayMakeCgroups()) GTEST_SKIP() << "skipped, because no cgroup can be made here";
   StartShim(1);
   Peer daemon = ConnectDaemon();
-  daemon.AskForOutput(0, 1);
-  daemon.Send(Scripts(0, {kEscaper}));
-  while (daemon.OutputOf(0, 1) != "escaped\n") ASSERT_TRUE(daemon.Next().has_value());
+  StartEscaper(daemon);
   const pid_t supervisor = FindSupervisor();
   // Neither may see the other's end before its own.
   ::kill(keeper_, SIGSTOP);
@@ -137,6 +140,7 @@ TEST_F(ShimContainment, WhatCannotBeKilledIsNamed) {
   Peer daemon = ConnectDaemon();
   daemon.Send(Scripts(0, {"exec sleep 1000"}));
   const pid_t pid = daemon.Await<EpochStarted>().slots[0].pid;
+  AwaitSleep(pid);
   Freezer freezer(pid);
   if (!freezer.works()) GTEST_SKIP() << "skipped, because nothing can be frozen here";
   daemon.Send(StopEpoch{1, 0, 0});

@@ -42,6 +42,18 @@ bool WaitUntil(const std::function<bool()>& done, const std::string& what) {
   return true;
 }
 
+void AwaitSleep(pid_t shell) {
+  const auto sleeps = [](const std::string& pid) {
+    return ReadAny("/proc/" + pid + "/stat").rfind(pid + " (sleep) S", 0) == 0;
+  };
+  const std::string pid = std::to_string(shell);
+  const auto child = [&pid] {
+    const std::string pids = ReadAny("/proc/" + pid + "/task/" + pid + "/children");
+    return pids.substr(0, pids.find(' '));
+  };
+  WaitUntil([&] { return sleeps(pid) || sleeps(child()); }, "the sleep of process " + pid);
+}
+
 Peer::Peer(const std::string& socket, const frame::Hello& hello) {
   WaitUntil(
       [&] {

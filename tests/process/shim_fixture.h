@@ -37,6 +37,8 @@ inline const std::string kEscaper = kEscape + kForever;
 
 // Waits until `done` holds; a test failure naming `what` after kDeadline.
 bool WaitUntil(const std::function<bool()>& done, const std::string& what);
+// Waits until `shell`, or the one child it has, has become sleep(1) and sleeps.
+void AwaitSleep(pid_t shell);
 
 // The far end of a connection to the shim.
 class Peer {

@@ -41,7 +41,7 @@ TEST_F(Shim, WhatWorkersAreAtIsWrittenDown) {
   StartShim(2);
   Peer daemon = ConnectDaemon();
   daemon.Send(Scripts(0, {"sleep 1000 & wait", "exec sleep 1000"}));
-  daemon.Await<EpochStarted>();
+  for (const frame::SlotState& slot : daemon.Await<EpochStarted>().slots) AwaitSleep(slot.pid);
   daemon.Send(DiagnoseWorkers{0});
   const auto told = daemon.Await<WorkersDiagnosed>();
   ASSERT_EQ(told.ranks.size(), 2u);
