@@ -97,6 +97,8 @@ int Main(int argc, char** argv) {
   InitLog("coordinator", LogLevel::kInfo);  // its announcements are the story of the job
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is then an error like a full disk
+  // A scheduler signals every process of a job at once; what follows the front end tells us.
+  for (const int signo : {SIGTERM, SIGINT, SIGHUP}) std::signal(signo, SIG_IGN);
   CLI::App app{
       "train-coordinator: coordinates one job. Started by traind; trainctl stop ends the job.\n\n"
       "Example: train-coordinator --job-folder /var/lib/trainctl/jobs/ab12 --socket "

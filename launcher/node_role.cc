@@ -142,10 +142,12 @@ absl::StatusOr<NodeRole> DecideRole(const LaunchFlags& flags,
   role.in_scheduler = scheduler.has_value();
   RETURN_IF_ERROR(CountNodes(flags, scheduler, listed.size(), &role));
   role.several = role.max_nodes > 1;
+  // Nodes that the scheduler gave beyond those that the job wants wait for a place.
+  const bool spare = scheduler.has_value() && scheduler->node_rank >= role.max_nodes;
   if (scheduler.has_value()) {
     role.part.node = scheduler->node;
     role.part.topology = scheduler->topology;
-    if (role.several) role.part.node_rank = scheduler->node_rank;
+    if (role.several && !spare) role.part.node_rank = scheduler->node_rank;
   }
   RETURN_IF_ERROR(TakeOwnFlags(flags, &role));
   if (role.several || flags.node_rank.has_value()) RETURN_IF_ERROR(CheckRank(role));
@@ -171,6 +173,8 @@ absl::StatusOr<NodeRole> DecideRole(const LaunchFlags& flags,
     role.hosts = *said;
   } else if (role.part.node_rank >= 0) {
     role.hosts = role.part.node_rank == 0;
+  } else if (spare) {
+    role.hosts = false;
   } else {
     role.hosts = is_own_name(role.endpoint.name);
     role.may_join = role.hosts;

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "launcher/commands/exit_status.h"
+#include "launcher/commands/requeue.h"
 #include "launcher/job_client.h"
 #include "launcher/node_client.h"
 #include "runtime/base/clock.h"
@@ -233,6 +234,9 @@ void Participant::OnStanding(const PartStanding& standing) {
 void Participant::OnEnd(const absl::Status& status) {
   if (end_.has_value()) {
     const bool over = end_->kind == PartStanding::Kind::kOver;
+    if (!over && lost_ && signal_ == 0) {
+      Requeue();
+    }
     return Finish(over ? end_->exit_status : kExitFailed);
   }
   if (!absl::IsUnavailable(status)) {
@@ -250,6 +254,20 @@ void Participant::OnEnd(const absl::Status& status) {
   }
   Say("this node's daemon died; started it again", true);
   loop_.Post([this] { WatchPart(); });
+}
+
+// The coordinator's node is gone, and with it whoever would start the job anew.
+void Participant::Requeue() {
+  if (!request_->scheduler.has_value()) {
+    return;
+  }
+  const absl::Status requeued = RequeueJob(*request_->scheduler);
+  if (absl::IsUnimplemented(requeued)) {
+    return;
+  }
+  Say(requeued.ok() ? std::string("asked Slurm to requeue the job, which lost its first node")
+                    : absl::StrCat("lost the job's first node: ", requeued.message()),
+      true);
 }
 
 // Nothing of the job runs here any more; the daemon is about to end.

@@ -42,6 +42,7 @@ class Participant {
   void StopJob();
   void Leave();
   void Say(absl::string_view text, bool warning = false);
+  void Requeue();
   void Finish(int status);
   void GiveUp(const absl::Status& why);
 

@@ -46,6 +46,7 @@ class Daemon {
               Reply<v1::InviteReply> reply);
   void Leave(const v1::LeaveJobRequest& request, Reply<v1::LeaveJobReply> reply);
   v1::NodeDescription Describe() const;
+  bool idle() const { return jobs_.empty(); }
 
  private:
   // What runs, and as whom we take part in it.

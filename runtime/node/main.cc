@@ -81,11 +81,15 @@ absl::StatusOr<int> Run(DaemonOptions options, const std::string& listen, int re
     }
   }
   Loop loop;
-  for (const int signo : {SIGTERM, SIGINT}) {
-    // Jobs live on: their shims wait for the next daemon.
-    loop.OnSignal(signo, [&loop](int) { loop.Quit(0); });
-  }
   Daemon daemon(&loop, options);
+  for (const int signo : {SIGTERM, SIGINT}) {
+    loop.OnSignal(signo, [&](int) {
+      // A scheduler signals every process of a job at once; what is to be done about it the front
+      // end tells, which ends the job. A daemon of the system leaves its jobs: their shims wait for
+      // the next one.
+      if (!options.private_daemon || daemon.idle()) loop.Quit(0);
+    });
+  }
   NodeServiceImpl service(&loop, &daemon);
   ASSIGN_OR_RETURN(std::unique_ptr<UnixListener> listener, Listen(&loop, options.socket, &service));
   PeerServiceImpl peer_service(&loop, &daemon);

@@ -19,9 +19,6 @@
 namespace trainctl {
 namespace {
 
-// How long a supervisor that was told to end may take before it counts as dead.
-constexpr Duration kEndPatience = seconds(2);
-
 class Keeper {
  public:
   Keeper(pid_t supervisor, Fd link, const SocketFile& socket, const JobCgroup& cgroup)
@@ -29,7 +26,8 @@ class Keeper {
 
   int Run() {
     for (const int signo : {SIGTERM, SIGINT}) {
-      loop_.OnSignal(signo, [this](int) { PassEndOn(); });
+      // It knows whether we are meant.
+      loop_.OnSignal(signo, [this](int) { ::kill(supervisor_, SIGTERM); });
     }
     loop_.OnSignal(SIGCHLD, [this](int) { CheckSupervisor(); });
     loop_.Watch(link_.get(), EPOLLIN, [this](uint32_t) { ReadNotes(); });
@@ -38,11 +36,6 @@ class Keeper {
   }
 
  private:
-  void PassEndOn() {
-    ::kill(supervisor_, SIGTERM);
-    loop_.After(kEndPatience, [this] { EndAll(1, "the supervisor did not end when told to"); });
-  }
-
   void CheckSupervisor() {
     int status = 0;
     if (::waitpid(supervisor_, &status, WNOHANG) != supervisor_) return;

@@ -25,6 +25,7 @@ constexpr Duration kFlushPatience = milliseconds(500);
 constexpr Duration kShortestAbandonment = seconds(10);
 // The keeper ends the workers when the lease is over; we do, if it is stopped.
 constexpr Duration kKeeperPatience = milliseconds(100);
+constexpr char kToldToEnd[] = "its supervisor was told to end by a signal";
 
 bool SameProgress(const frame::Progress& a, const frame::Progress& b) {
   // The loss by its bits: NaN must not count as a change five times a second.
@@ -40,7 +41,7 @@ Supervisor::Supervisor(Kept kept) : kept_(std::move(kept)) {}
 
 int Supervisor::Run() {
   for (const int signo : {SIGTERM, SIGINT}) {
-    loop_.OnSignal(signo, [this](int) { Release("its supervisor was told to end by a signal"); });
+    loop_.OnSignal(signo, [this](int) { OnEndSignal(); });
   }
   loop_.OnSignal(SIGCHLD, [this](int) {
     if (workers_ != nullptr) workers_->Reap();
@@ -103,6 +104,10 @@ void Supervisor::DropPeer(Peer* peer, absl::string_view reason) {
   forwarder_.ForgetRequests();
   loop_.Cancel(progress_timer_);
   ArmAbandoned();
+  if (!told_to_end_) return;
+  loop_.Post([this] {  // another daemon may be taking its place
+    if (daemon_ == nullptr) Release(kToldToEnd);
+  });
 }
 
 void Supervisor::OnFrame(Peer* peer, frame::Frame frame) {
@@ -321,6 +326,13 @@ void Supervisor::ArmAbandoned() {
   abandoned_timer_ = loop_.After(std::max(kept_.options.lease, kShortestAbandonment), [this] {
     if (daemon_ == nullptr && !EpochIsLive()) Release("there are no workers and no daemon");
   });
+}
+
+// A scheduler signals every process of a job at once, and what is to be done about it the daemon is
+// told by its front end, with the grace that the workers have. Without a daemon we are meant.
+void Supervisor::OnEndSignal() {
+  told_to_end_ = true;
+  if (daemon_ == nullptr) Release(kToldToEnd);
 }
 
 void Supervisor::Release(absl::string_view reason) {

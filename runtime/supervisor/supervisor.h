@@ -94,6 +94,7 @@ class Supervisor {
   bool EpochIsLive() const { return workers_ != nullptr && !workers_->gone(); }
 
   // The end.
+  void OnEndSignal();
   void ArmAbandoned();
   void Release(absl::string_view reason);
   void QuitWhenFlushed();
@@ -117,6 +118,7 @@ class Supervisor {
   PortHold port_;       // of the current epoch
   PortHold next_port_;  // of the next
   bool gone_sent_ = false;
+  bool told_to_end_ = false;  // by a signal
   bool releasing_ = false;
   std::vector<frame::Progress> last_progress_;  // by slot
   Loop::TimerId progress_timer_{};

@@ -135,16 +135,29 @@ TEST_F(ShimDeath, AStoppedSupervisorWakesWhenItsKeeperIsKilled) {
   EXPECT_THAT(MarkedProcesses(), ElementsAre());
 }
 
-TEST_F(ShimDeath, SigtermToEitherEndsAllCleanly) {
+TEST_F(ShimDeath, SigtermToEitherEndsAllCleanlyOnceNoDaemonCommandsIt) {
   for (const bool to_keeper : {true, false}) {
     StartShim(2);
     Peer daemon = ConnectDaemon();
     StartEscapers(daemon);
     ::kill(to_keeper ? keeper_ : FindSupervisor(), SIGTERM);
-    daemon.Await<EpochGone>();
-    EXPECT_TRUE(daemon.AwaitEnd());
+    daemon.Close();
     ExpectEnd(0);
   }
+}
+
+TEST_F(ShimDeath, SigtermToAllLeavesTheWorkersTheirGrace) {
+  StartShim(1);
+  Peer daemon = ConnectDaemon();
+  daemon.Send(
+      Scripts(0, {"trap 'sleep 0.2; exit 7' TERM; echo ready; while :; do sleep 0.01; done"}));
+  daemon.AskForOutput(0, 1);
+  daemon.Await<frame::Output>();
+  for (const pid_t pid : {keeper_, FindSupervisor()}) ::kill(pid, SIGTERM);
+  daemon.Send(frame::StopEpoch{1, 0, Duration(seconds(30)).count()});
+  EXPECT_EQ(daemon.Await<frame::WorkerExited>().exit.code, 7);
+  daemon.Close();
+  ExpectEnd(0);
 }
 
 TEST_F(ShimDeath, WithoutWorkersAndDaemonItEndsByItself) {

@@ -113,6 +113,14 @@ TEST(NodeRole, TheSameCommandMakesTheSameClaim) {
   EXPECT_EQ(Role(Flags(), Slurm(0, 2)).claim, "Slurm job 4711");
 }
 
+TEST(NodeRole, NodesOfASchedulerBeyondTheJobsAreItsSpares) {
+  EXPECT_TRUE(Role(Flags("2"), Slurm(0, 3)).hosts);
+  const NodeRole spare = Role(Flags("2"), Slurm(2, 3));
+  EXPECT_FALSE(spare.hosts);
+  EXPECT_FALSE(spare.may_join);
+  EXPECT_EQ(spare.part.node_rank, -1);
+}
+
 TEST(NodeRole, ASchedulerSaysAllOfIt) {
   const NodeRole role = Role(Flags(), Slurm(1, 3));
   EXPECT_EQ(role.max_nodes, 3);
