@@ -67,11 +67,12 @@ absl::StatusOr<LaunchRequest> ReadRequest(const LaunchFlags& flags) {
 }
 
 // The daemon that is to start the job; nullopt: a private one. Where the command is the same on
-// every node, so is what it starts there.
+// every node, so is what it starts there. What a scheduler started stays below it.
 absl::StatusOr<std::optional<std::string>> ChooseDaemon(
     const LaunchRequest& request, const std::optional<std::string>& daemon_address) {
   const NodeRole& role = request.role;
-  if (role.several && role.invited.empty() && !daemon_address.has_value()) {
+  const bool own = role.invited.empty() && (role.several || role.in_scheduler);
+  if (own && !daemon_address.has_value()) {
     return std::optional<std::string>();
   }
   return FindDaemon(daemon_address);

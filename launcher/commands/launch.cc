@@ -29,6 +29,21 @@ int Launch(const LaunchRequest& request, const LaunchFlags& flags) {
   return attachment.Stay(running->job, std::move(running->daemon));
 }
 
+int LaunchWithOtherTasks(const LaunchFlags& flags, const LaunchRequest& own) {
+  FirstTask first_task;
+  const Duration patience = own.spec.join_timeout;
+  int status = 0;
+  if (const absl::Status begun = first_task.Begin(*own.scheduler, patience); !begun.ok()) {
+    status = Fail(begun);
+  } else {
+    // What the others lent is seen in our surroundings.
+    const absl::StatusOr<LaunchRequest> request = ReadRequest(flags);
+    status = request.ok() ? Launch(*request, flags) : Fail(request.status());
+  }
+  first_task.End(status);
+  return status;
+}
+
 }  // namespace
 
 int RunLaunch(const LaunchFlags& flags) {
@@ -42,19 +57,12 @@ int RunLaunch(const LaunchFlags& flags) {
   if (flags.dry_run) {
     return DryRun(*request, flags.json);
   }
-  if (!request->scheduler.has_value()) {
+  const std::optional<NodeIdentity>& scheduler = request->scheduler;
+  if (!scheduler.has_value() || scheduler->local_tasks < 2) {
     return Launch(*request, flags);
   }
-  if (request->scheduler->local_id > 0) {
-    return FollowFirstTask(*request->scheduler, request->spec.join_timeout);
-  }
-  FirstTask first_task;
-  if (const absl::Status begun = first_task.Begin(*request->scheduler); !begun.ok()) {
-    return Fail(begun);
-  }
-  const int status = Launch(*request, flags);
-  first_task.End(status);
-  return status;
+  return scheduler->local_id > 0 ? LendSlot(*scheduler, request->spec.join_timeout)
+                                 : LaunchWithOtherTasks(flags, *request);
 }
 
 }  // namespace trainctl

@@ -1,10 +1,10 @@
 // Several tasks that a scheduler started on one node: the first launches the job with as many
-// workers as there are tasks, on all processors that the tasks have; the others wait and end as it
-// does.
+// workers as there are tasks; each other one lends it the processors and GPUs that it was given,
+// waits, and ends as the first does.
 #ifndef TRAINCTL_LAUNCHER_COMMANDS_LOCAL_TASKS_H_
 #define TRAINCTL_LAUNCHER_COMMANDS_LOCAL_TASKS_H_
 
-#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "launcher/schedulers.h"
@@ -16,18 +16,20 @@ namespace trainctl {
 // The first task's side. Not thread-safe.
 class FirstTask {
  public:
-  // No-op where there are no others.
-  absl::Status Begin(const NodeIdentity& identity);
-  // What the others end with. Without it, as after SIGKILL, they end with 1.
+  // Waits for the loan of every other task; from then on this process and what it starts may use
+  // what all have, and CUDA_VISIBLE_DEVICES says so. No-op where there are no others. `patience`:
+  // for all of them. DEADLINE_EXCEEDED names who has lent nothing. REQUIRES: there is one thread.
+  absl::Status Begin(const NodeIdentity& identity, Duration patience);
+  // What the others end with. Without this call, as after SIGKILL, they say so and end with 3.
   void End(int status);
 
  private:
-  Fd file_;  // locked as long as we live
+  std::vector<Fd> others_;  // connections, by local id; [0] is ours and empty
 };
 
-// Any other task: waits for the first one's end and returns its status. `patience`: for it to
-// begin.
-int FollowFirstTask(const NodeIdentity& identity, Duration patience);
+// Any other task: lends what it has and waits for what it is to end with. `patience`: for the first
+// one to begin.
+int LendSlot(const NodeIdentity& identity, Duration patience);
 
 }  // namespace trainctl
 

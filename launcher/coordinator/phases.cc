@@ -184,8 +184,9 @@ void CoordinatorState::Stop(const StopAsked& asked) {
   }
   if (In<Forming>()) return FinishStopped();
   if (In<Draining>()) {
-    // The workers have their grace already; asking again, or for now, ends it.
-    if (!repeated && !asked.now) return;
+    // The workers have their grace already; asking again, or for now, ends it. A scheduler makes
+    // every node ask: that is not asking again.
+    if (!asked.now && (!repeated || asked.by != stop_->reason)) return;
     for (const Node* node : members_.HoldingWorkers()) StopOn(*node, Duration(0));
     return;
   }

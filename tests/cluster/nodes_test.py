@@ -56,19 +56,53 @@ def tasks_of_slurm_need_no_flags(s):
     assert "[127.0.0.3:1]" in pair[0].out, pair[0].shown()
 
 
-def several_tasks_on_a_node_are_its_workers(s):
-    all_there = "touch here.$RANK\nwhile [ $(ls here.* | wc -l) -lt 4 ]; do sleep 0.02; done\n"
-    s.env["XDG_CONFIG_HOME"] = str(s.folder / "config")
+def start_tasks(box, script, nodes=2, each=2, env=None):
+    """As srun does: a task has an environment that says which one it is, and may have a processor of its own."""
+    box.env["XDG_CONFIG_HOME"] = str(box.folder / "config")
     tasks = []
-    for task in range(4):
-        node, local = divmod(task, 2)
-        env = {"SLURM_JOB_ID": s.mark[:8], "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "127.0.0.[2-3]",
-               "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+    for task in range(nodes * each):
+        node, local = divmod(task, each)
+        own = {"SLURM_JOB_ID": box.mark[:8], "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": f"127.0.0.[2-{nodes + 1}]",
+               "SLURM_STEP_NUM_NODES": str(nodes), "SLURM_STEP_TASKS_PER_NODE": f"{each}(x{nodes})",
                "SLURM_NODEID": str(node), "SLURM_PROCID": str(task), "SLURM_LOCALID": str(local),
                "SLURMD_NODENAME": f"127.0.0.{node + 2}"}
-        tasks.append(Node(s, f"s{task}", ["launch", s.shell(WHO + all_there + "exit 7\n")], env))
-    expect_all(tasks, 1)
-    assert lines_of(tasks[0].out, 3) == ["3 1 4 1 2 127.0.0.2"], tasks[0].shown()
+        tasks.append(Node(box, f"s{task}", ["launch", script], {**own, **(env(node, local) if env else {})},
+                          prefix=["taskset", "-c", str(local % os.cpu_count())]))
+    return tasks
+
+
+def several_tasks_on_a_node_lend_it_what_they_have(s):
+    script = s.shell(WHO + 'echo "$CUDA_VISIBLE_DEVICES $(taskset -pc $$ | sed "s/.*: //")"\n')
+    tasks = start_tasks(s, script, env=lambda node, local: {"CUDA_VISIBLE_DEVICES": f"{4 * node + local}"})
+    expect_all(tasks, 0)
+    cpus = "0,1" if os.cpu_count() > 1 else "0"
+    assert lines_of(tasks[0].out, 3) == ["3 1 4 1 2 127.0.0.2", f"4,5 {cpus}"], tasks[0].shown()
+    assert not list(sandbox.socket_folder().glob(f"*{s.mark[:8]}*")), "a socket is left"
+
+
+def every_task_ends_as_the_job_does(s):
+    all_there = "touch here.$RANK\nwhile [ $(ls here.* | wc -l) -lt 4 ]; do sleep 0.02; done\n"
+    # Rank 1 ends well, rank 3 fails, the others are stopped for it.
+    end = "[ $RANK = 1 ] && touch done && exit 0\n[ $RANK = 3 ] && while [ ! -e done ]; do sleep 0.02; done && exit 7\n"
+    tasks = start_tasks(s, s.shell(all_there + end + "exec sleep 1000\n"))
+    statuses = [task.wait() for task in tasks]
+    assert statuses == [1, 1, 1, 1], "\n".join(task.shown() for task in tasks)
+
+
+def tasks_end_when_the_first_is_killed(s):
+    first, other = start_tasks(s, s.shell(WAITS), nodes=1)
+    wait_until(lambda: all((s.folder / f"pid.{r}.0").exists() for r in range(2)), first.shown)
+    first.kill("trainctl")
+    assert other.wait() == 3, other.shown()
+    assert "task 0 on this node ended without a word" in other.err, other.shown()
+    wait_until(lambda: not first.pids() and not other.pids(), first.shown)
+
+
+def tasks_that_are_confined_to_their_own_gpu_are_refused(s):
+    tasks = start_tasks(s, s.shell(WHO), nodes=1,
+                        env=lambda node, local: {"CUDA_VISIBLE_DEVICES": "0", "SLURM_GPUS_ON_NODE": "2"})
+    assert tasks[0].wait() == 5 and "--gpus-per-node" in tasks[0].err, tasks[0].shown()
+    assert tasks[1].wait() == 5, tasks[1].shown()
 
 
 def workers_have_the_environment_of_their_own_node(s):

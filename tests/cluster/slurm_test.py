@@ -32,6 +32,16 @@ echo "done $RANK $TORCHELASTIC_RESTART_COUNT of $WORLD_SIZE"
 """
 
 
+# Takes seconds to end when told to.
+SAVES_FIRST = """trap 'end' TERM
+end() {
+  for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; done
+  : > told.$RANK
+  exit 0
+}
+"""
+
+
 def batch(words, nodes=3, tasks=1, no_kill=True):
     """The batch file of deploy/slurm with another command."""
     head, line = BATCH_FILE.rstrip("\n").rsplit("\n", 1)
@@ -139,13 +149,34 @@ def requeue_on_demand_resumes(s):
 
 def cancelled_job_leaves_nothing(s):
     with Slurm(s) as cluster:
-        job = cluster.submit(batch(s.shell("trap ': > told.$RANK; exit 0' TERM\n" + WAITS)))
+        job = cluster.submit(batch(s.shell(SAVES_FIRST + WAITS)))
         wait_until(all_started(s, 3, 0), cluster.shown)
         assert len(cluster.pids_of(job)) > 9, cluster.shown()
         cluster.told("scancel", job)
         cluster.await_field(job, "JobState", "CANCELLED")
         wait_until(lambda: not cluster.pids_of(job), cluster.shown)
-        assert len(list(s.folder.glob("told.*"))) == 3 and s.outcome() == "stopped", cluster.shown()
+        told = sorted(path.name for path in s.folder.glob("told.*"))
+        assert (told, s.outcome()) == (["told.0", "told.1", "told.2"], "stopped"), f"{told}\n{cluster.shown()}"
+
+
+def several_tasks_on_a_node_are_its_workers(s):
+    others_first = 'if [ $RANK = 5 ]; then\nwhile [ $(ls done.* | wc -l) -lt 5 ]; do sleep 0.02; done\nexit 7\nfi\n'
+    with Slurm(s) as cluster:
+        good = cluster.submit(batch(s.shell(WHO, "who.sh"), tasks=2))
+        cluster.await_field(good, "JobState", "COMPLETED", "FAILED")
+        assert cluster.field(good, "JobState") == "COMPLETED", cluster.shown()
+        for rank in range(6):
+            assert lines_of(cluster.output(good), rank) == [f"{rank} {rank % 2} 6 {rank // 2} 3 127.0.0.2"], \
+                cluster.shown()
+        bad = cluster.submit(batch(s.shell(others_first + "touch done.$RANK\n"), tasks=2))
+        cluster.await_field(bad, "JobState", "FAILED")
+        failed = re.findall(r"task(?:s)? ([\d,-]+): Exited with exit code (\d+)", cluster.output(bad))
+        told = {}
+        for tasks, code in failed:
+            for first, last in re.findall(r"(\d+)(?:-(\d+))?", tasks):
+                told.update(dict.fromkeys(range(int(first), int(last or first) + 1), int(code)))
+        assert told == dict.fromkeys(range(6), 1), f"{told}\n{cluster.shown()}"
+        assert cluster.field(bad, "ExitCode") == "1:0", cluster.shown()
 
 
 def jobs_that_run_at_once_do_not_merge(s):

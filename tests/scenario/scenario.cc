@@ -256,7 +256,8 @@ class Player {
     if (c.verb == "unfit") return NodeUnfit{node, EpochOf(c), c.Text("reason", "pid 8, state D")};
     if (c.verb == "reached") return MakeReached(c);
     if (c.verb == "watch") return FrontEndsChanged{static_cast<int>(First(c))};
-    if (c.verb == "stop") return StopAsked{"Ctrl-C", c.Has("checkpoint"), c.Has("now")};
+    if (c.verb == "stop")
+      return StopAsked{c.Text("by", "Ctrl-C"), c.Has("checkpoint"), c.Has("now")};
     if (c.verb == "step") {
       return StepReached{EpochOf(c), trainctl::Step(First(c)),
                          trainctl::Step(c.Number("total", 0))};
