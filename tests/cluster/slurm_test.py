@@ -103,7 +103,9 @@ def spare_takes_the_place_of_a_lost_node(s):
     with Slurm(s) as cluster:
         job = cluster.submit(batch(f"--nnodes 2 --lease 1s {s.shell(WAITS)}"))
         wait_until(all_started(s, 2, 0), cluster.shown)
-        cluster.lose(cluster.nodes[1])
+        # The first to come have the places.
+        members = re.search(r"epoch 0: 2 workers on 127.0.0.2, (\S+)", cluster.output(job))
+        cluster.lose(members.group(1))
         wait_until(all_started(s, 2, 1), cluster.shown)
         (s.folder / "go").touch()
         cluster.says(job, "succeeded after")
