@@ -13,18 +13,12 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "runtime/base/check.h"
+#include "runtime/base/unit_environment.h"
 
 namespace trainctl {
 namespace {
 
 using Environment = std::map<std::string, std::string>;
-
-// Variables by which systemd speaks to the process it started. A worker that answered them would
-// speak in the daemon's name.
-bool BelongsToSystemd(absl::string_view name) {
-  return name == "NOTIFY_SOCKET" || name == "JOURNAL_STREAM" || absl::StartsWith(name, "LISTEN_") ||
-         absl::StartsWith(name, "WATCHDOG_");
-}
 
 Environment UserEnvironment(const JobSpec& spec) {
   Environment env;
@@ -32,7 +26,7 @@ Environment UserEnvironment(const JobSpec& spec) {
     const size_t equals = entry.find('=');
     if (equals == std::string::npos || equals == 0) continue;
     std::string name = entry.substr(0, equals);
-    if (!BelongsToSystemd(name)) env[std::move(name)] = entry.substr(equals + 1);
+    if (!BelongsToUnit(name)) env[std::move(name)] = entry.substr(equals + 1);
   }
   return env;
 }
@@ -166,7 +160,7 @@ std::vector<std::string> ForOwnNode(const std::vector<std::string>& planned,
     if (replace || env.find(name) == env.end()) env[std::move(name)] = entry.substr(equals + 1);
   };
   for (const std::string& entry : own) {
-    if (!BelongsToSystemd(entry.substr(0, entry.find('=')))) take(entry, true);
+    if (!BelongsToUnit(entry.substr(0, entry.find('=')))) take(entry, true);
   }
   for (const std::string& entry : planned) {
     const VariableOwner owner = OwnerOf(entry.substr(0, entry.find('=')));

@@ -19,13 +19,15 @@
 #include "runtime/base/errno_status.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_environment.h"
 
 namespace trainctl {
 namespace {
 
 // Runs in the forked child of a process that may have threads: system calls only.
-[[noreturn]] void RunChild(char* const* argv, const std::vector<int>& inherit, int null_fd,
-                           int log_fd, bool new_session, int error_fd) {
+[[noreturn]] void RunChild(char* const* argv, char* const* environment,
+                           const std::vector<int>& inherit, int null_fd, int log_fd,
+                           bool new_session, int error_fd) {
   if (new_session) ::setsid();
   sigset_t none;
   sigemptyset(&none);
@@ -35,10 +37,20 @@ namespace {
   if (log_fd >= 0) ok = ok && ::dup2(log_fd, 1) == 1 && ::dup2(log_fd, 2) == 2;
   ok = ok && ::syscall(SYS_close_range, 3u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */) == 0;
   for (const int fd : inherit) ok = ok && ::fcntl(fd, F_SETFD, 0) == 0;
-  if (ok) ::execv(argv[0], argv);
+  if (ok) ::execve(argv[0], argv, environment);
   const int error = errno;
   [[maybe_unused]] const ssize_t n = ::write(error_fd, &error, sizeof(error));
   ::_exit(127);
+}
+
+std::vector<char*> OwnEnvironment() {
+  std::vector<char*> kept;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const absl::string_view text(*entry);
+    if (!BelongsToUnit(text.substr(0, text.find('=')))) kept.push_back(*entry);
+  }
+  kept.push_back(nullptr);
+  return kept;
 }
 
 }  // namespace
@@ -62,6 +74,7 @@ absl::StatusOr<Child> StartProgram(const std::vector<std::string>& argv,
     arguments.push_back(const_cast<char*>(argument.c_str()));
   }
   arguments.push_back(nullptr);
+  std::vector<char*> environment = OwnEnvironment();
   Fd null_fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null_fd.valid()) return ErrnoStatus(errno, "open /dev/null");
   Fd log_fd;
@@ -77,8 +90,8 @@ absl::StatusOr<Child> StartProgram(const std::vector<std::string>& argv,
   const pid_t pid = ::vfork();
   if (pid < 0) return ErrnoStatus(errno, absl::StrCat("fork for ", argv[0]));
   if (pid == 0) {
-    RunChild(arguments.data(), options.inherit, null_fd.get(), log_fd.get(), options.new_session,
-             error_write.get());
+    RunChild(arguments.data(), environment.data(), options.inherit, null_fd.get(), log_fd.get(),
+             options.new_session, error_write.get());
   }
   error_write.Close();
   int error = 0;

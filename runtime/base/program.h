@@ -31,7 +31,8 @@ struct StartOptions {
   bool new_session = true;
 };
 // argv[0] is the path. Stdin is /dev/null; every other descriptor is closed; no signal is blocked
-// or ignored. The program does not die with us.
+// or ignored. It has our environment, without what systemd meant for us alone
+// (unit_environment.h). The program does not die with us.
 absl::StatusOr<Child> StartProgram(const std::vector<std::string>& argv,
                                    const StartOptions& options);
 

@@ -257,12 +257,12 @@ absl::Status SweepMarkedCgroup(const std::string& mark, Duration patience) {
   while (!folder.empty() && ::access(folder.c_str(), F_OK) == 0) {
     const std::vector<std::string> left = Members(folder);
     if (left.empty() && ::rmdir(folder.c_str()) == 0) break;
+    (void)WriteTo(folder + "/cgroup.kill", "1");
     if (Now() >= until) {
       return absl::DeadlineExceededError(absl::StrCat("kill what a dead train-shim left in ",
                                                       folder, ": still there: pid ",
                                                       absl::StrJoin(left, ", ")));
     }
-    (void)WriteTo(folder + "/cgroup.kill", "1");
     ::poll(nullptr, 0, 1);
   }
   // Those of version 1 that limited it have its name, and are empty now.

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/places.h"
 #include "runtime/base/program.h"
 
 namespace trainctl {
@@ -25,11 +26,12 @@ constexpr Duration kFirstBackoff = milliseconds(10);
 }  // namespace
 
 CoordinatorProcess::CoordinatorProcess(Loop* loop, std::string job_id, std::string job_folder,
-                                       std::string socket, Callbacks callbacks)
+                                       std::string socket, bool scope, Callbacks callbacks)
     : loop_(loop),
       job_id_(std::move(job_id)),
       job_folder_(std::move(job_folder)),
       socket_(std::move(socket)),
+      own_scope_(scope),
       callbacks_(std::move(callbacks)) {}
 
 CoordinatorProcess::~CoordinatorProcess() {
@@ -94,6 +96,19 @@ void CoordinatorProcess::Start() {
                    options);
   if (!child.ok()) return callbacks_.on_failed(child.status());
   ours_ = true;
+  if (own_scope_) {
+    scope_ = std::make_unique<JobScope>(
+        loop_, child->pid,
+        // It may be killed at any time, and leaves other signals to its front end.
+        ScopeSpec{absl::StrCat(ScopeName(ShimSocket(job_id_)), ".coordinator"),
+                  absl::StrCat("coordinator of trainctl job ", job_id_), SIGKILL},
+        [this](const absl::Status& status) {
+          if (!status.ok()) {
+            LogInfo("the coordinator of job ", job_id_,
+                    " stays in the cgroup of traind: ", status.message());
+          }
+        });
+  }
   ready_ = std::move(ready->read);
   loop_->Watch(ready_.get(), EPOLLIN, [this](uint32_t) { ReadyReadable(); });
   WatchProcess(std::move(child->pidfd));

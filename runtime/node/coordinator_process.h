@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/time.h"
+#include "runtime/node/job_scope.h"
 
 namespace trainctl {
 
@@ -24,8 +26,9 @@ class CoordinatorProcess {
   };
   static constexpr int kMaxQuickDeaths = 5;
 
+  // `scope`: in a scope of its own, if systemd makes one.
   CoordinatorProcess(Loop* loop, std::string job_id, std::string job_folder, std::string socket,
-                     Callbacks callbacks);
+                     bool scope, Callbacks callbacks);
   ~CoordinatorProcess();
   CoordinatorProcess(const CoordinatorProcess&) = delete;
   CoordinatorProcess& operator=(const CoordinatorProcess&) = delete;
@@ -49,7 +52,9 @@ class CoordinatorProcess {
   const std::string job_id_;
   const std::string job_folder_;
   const std::string socket_;
+  const bool own_scope_;
   Callbacks callbacks_;
+  std::unique_ptr<JobScope> scope_;  // of the newest that was started
   Fd pidfd_;
   Fd ready_;
   bool ours_ = false;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -46,17 +47,17 @@ std::string RandomJobId() {
 std::string SpecPath(const std::string& job_folder) { return JoinPath(job_folder, "spec.pb"); }
 
 // Removes what private daemons and shims that were killed have left. What is young may belong to
-// one that is about to listen.
+// one that is about to listen. Takes a second at most: nothing else is done meanwhile.
 void SweepDeadSockets() {
   constexpr int64_t kYoungSeconds = 60;
-  constexpr Duration kPatience = seconds(1);
+  const Instant until = Now() + seconds(1);
   for (const std::string& name : FolderEntries(SocketFolder())) {
     const std::string path = JoinPath(SocketFolder(), name);
     struct stat info;
     if (::lstat(path.c_str(), &info) < 0) continue;
     if (info.st_mtime + kYoungSeconds > WallClockNanos() / 1'000'000'000) continue;
     if (const std::string shim = ShimOf(path); !shim.empty()) {
-      const absl::Status swept = SweepShim(shim, kPatience);
+      const absl::Status swept = SweepShim(shim, std::max(until - Now(), Duration(0)));
       if (!swept.ok() && !absl::IsUnavailable(swept)) LogWarning(swept.message());
     } else if (absl::StartsWith(name, "private-") &&
                absl::IsUnavailable(ConnectUnix(path).status())) {
@@ -202,6 +203,7 @@ void Daemon::Resume(const v1::ResumeRequest& request, Reply<v1::SubmitReply> rep
 }
 
 void Daemon::Run(Task task, bool is_new, std::optional<Reply<v1::SubmitReply>> reply) {
+  task.job.scope = options_.scopes;
   const std::string job_id = task.job.job_id;
   v1::SubmitReply answer;
   answer.set_job_id(job_id);

@@ -25,6 +25,7 @@ struct DaemonOptions {
   std::string state_folder;
   bool private_daemon = false;  // ends with its one job
   std::string adopt;            // job id whose living parts are taken over, empty: none
+  bool scopes = false;          // systemd is asked for a scope for each shim
   std::string node;             // name of this node, empty: the machine's
   TlsFiles tls;                 // by which we take part in jobs that invite us
 };

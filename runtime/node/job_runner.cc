@@ -40,7 +40,9 @@ JobRunner::JobRunner(Loop* loop, NodeFacts facts, Job job, Callbacks callbacks)
       facts_(std::move(facts)),
       job_(std::move(job)),
       callbacks_(std::move(callbacks)),
-      shim_(loop, {job_.job_id, job_.folder, job_.shim_socket, job_.slots, job_.lease, job_.gpus},
+      shim_(loop,
+            {job_.job_id, job_.folder, job_.shim_socket, job_.slots, job_.lease, job_.gpus,
+             job_.scope},
             facts_.incarnation,
             {[this](frame::Frame frame) { OnShimFrame(std::move(frame)); },
              [this](absl::string_view reason) { OnShimDead(reason); }, [this] { Over(); }}),
@@ -56,7 +58,7 @@ JobRunner::JobRunner(Loop* loop, NodeFacts facts, Job job, Callbacks callbacks)
       }) {
   if (job_.coordinator.has_value()) return;
   coordinator_ = std::make_unique<CoordinatorProcess>(
-      loop, job_.job_id, job_.folder, JobSocket(job_.job_id),
+      loop, job_.job_id, job_.folder, JobSocket(job_.job_id), job_.scope,
       CoordinatorProcess::Callbacks{[this] {
                                       listening_ = true;
                                       JoinIfReady();

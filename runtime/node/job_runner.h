@@ -35,6 +35,7 @@ class JobRunner {
     int slots = 1;
     Duration lease{0};
     std::vector<std::string> gpus;
+    bool scope = false;                         // see ShimPlace
     std::optional<ServiceAddress> coordinator;  // on another node; nullopt: we start it
     // Of the workers, instead of the coordinator's node's, where the user typed the command here
     // too.

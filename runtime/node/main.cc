@@ -25,6 +25,7 @@
 #include "runtime/node/daemon.h"
 #include "runtime/node/node_service.h"
 #include "runtime/node/part.h"
+#include "runtime/node/unit.h"
 #include "runtime/rpc/tcp_listener.h"
 #include "runtime/rpc/unix_listener.h"
 #include "runtime/security/cluster_key.h"
@@ -81,13 +82,17 @@ absl::StatusOr<int> Run(DaemonOptions options, const std::string& listen, int re
     }
   }
   Loop loop;
+  Unit unit(&loop);
+  options.scopes = !options.private_daemon && IsMainProcessOfUnit();
   Daemon daemon(&loop, options);
   for (const int signo : {SIGTERM, SIGINT}) {
     loop.OnSignal(signo, [&](int) {
       // A scheduler signals every process of a job at once; what is to be done about it the front
       // end tells, which ends the job. A daemon of the system leaves its jobs: their shims wait for
       // the next one.
-      if (!options.private_daemon || daemon.idle()) loop.Quit(0);
+      if (options.private_daemon && !daemon.idle()) return;
+      unit.Stopping();
+      loop.Quit(0);
     });
   }
   NodeServiceImpl service(&loop, &daemon);
@@ -99,6 +104,7 @@ absl::StatusOr<int> Run(DaemonOptions options, const std::string& listen, int re
   }
   RETURN_IF_ERROR(daemon.Begin());
   TellReady(ready_fd, absl::OkStatus());
+  unit.Ready();
   const int status = loop.Run();
   listener->Close();
   if (options.private_daemon) ::rmdir(SocketFolder().c_str());  // if it is empty

@@ -46,17 +46,20 @@ absl::Status ShimLink::Start() {
   ASSIGN_OR_RETURN(const std::string program, FindProgram("train-shim"));
   // A keeper or supervisor that lost the other may still be killing workers, and accept nobody.
   absl::StatusOr<Fd> only = LockShim(ShimLock(place_.socket));
-  if (absl::IsUnavailable(only.status())) {
+  // Both its halves may have died in one instant, while no daemon was here to see it.
+  const absl::Status free =
+      only.ok() ? SweepMarkedCgroup(CgroupMark(place_.socket), Duration(0)) : only.status();
+  if (sweep_until_ == kNever) sweep_until_ = Now() + kSweepPatience;
+  if (absl::IsUnavailable(free) || (absl::IsDeadlineExceeded(free) && Now() < sweep_until_)) {
     if (!std::exchange(told_of_waiting_, true)) {
-      LogWarning("start the shim of job ", place_.job_id, " later: ", only.status().message());
+      LogWarning("start the shim of job ", place_.job_id, " later: ", free.message());
     }
     retry_ = loop_->After(kReconnectDelay, [this] { AdoptOrStart(); });
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(only.status());
   told_of_waiting_ = false;
-  // Both its halves may have died in one instant, while no daemon was here to see it.
-  RETURN_IF_ERROR(SweepMarkedCgroup(CgroupMark(place_.socket), kSweepPatience));
+  sweep_until_ = kNever;
+  RETURN_IF_ERROR(free);
   ASSIGN_OR_RETURN(std::vector<Fd> locks, LockSlots(SlotLockFolder(), place_.gpus, place_.job_id));
   locks.push_back(*std::move(only));
   int pair[2];
@@ -68,6 +71,10 @@ absl::Status ShimLink::Start() {
   ASSIGN_OR_RETURN(ReadyPipe ready, MakeReadyPipe());
   // Without waiting: whoever else inherited the other end may hold it open.
   RETURN_IF_ERROR(SetNonBlocking(ready.read.get()));
+  ReadyPipe gate;
+  if (place_.scope) {
+    ASSIGN_OR_RETURN(gate, MakeReadyPipe());
+  }
   StartOptions options;
   options.inherit = {far.get(), ready.write.get()};
   for (const Fd& lock : locks) options.inherit.push_back(lock.get());
@@ -87,15 +94,35 @@ absl::Status ShimLink::Start() {
                                    absl::StrCat(far.get()),
                                    "--ready-fd",
                                    absl::StrCat(ready.write.get())};
+  if (place_.scope) {
+    options.inherit.push_back(gate.read.get());
+    argv.push_back(absl::StrCat("--scope-fd=", gate.read.get()));
+  }
   argv.push_back("--hold-fds");
   argv.push_back(absl::StrJoin(
       locks, ",", [](std::string* out, const Fd& lock) { absl::StrAppend(out, lock.get()); }));
   ASSIGN_OR_RETURN(Child child, StartProgram(argv, options));
   ours_ = true;
   ready_ = std::move(ready.read);
+  if (place_.scope) AskForScope(child.pid, std::move(gate.write));
   WatchProcess(std::move(child.pidfd));
   Connected(std::move(near));
   return absl::OkStatus();
+}
+
+// The shim makes its cgroups where it then is, so it waits until it has been moved.
+void ShimLink::AskForScope(pid_t shim, Fd gate) {
+  scope_gate_ = std::move(gate);
+  scope_ = std::make_unique<JobScope>(
+      loop_, shim,
+      ScopeSpec{ScopeName(place_.socket), absl::StrCat("trainctl job ", place_.job_id)},
+      [this](const absl::Status& status) {
+        scope_gate_.Close();
+        if (status.ok()) return;
+        LogWarning(
+            "job ", place_.job_id,
+            " stays in the cgroup of traind, without a scope of its own: ", status.message());
+      });
 }
 
 void ShimLink::AdoptOrStart() {
@@ -129,6 +156,7 @@ void ShimLink::Connected(Fd socket) {
                             },
                             [] {}, [] {}, [this](const absl::Status& why) { Closed(why); }});
   connected_ = true;
+  sweep_until_ = kNever;
   connection_->Send(frame::Hello{frame::kFrameVersion, incarnation_, -1});
 }
 

@@ -2,6 +2,8 @@
 #ifndef TRAINCTL_RUNTIME_NODE_SHIM_LINK_H_
 #define TRAINCTL_RUNTIME_NODE_SHIM_LINK_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,6 +17,7 @@
 #include "runtime/base/time.h"
 #include "runtime/local/connection.h"
 #include "runtime/local/frames.h"
+#include "runtime/node/job_scope.h"
 
 namespace trainctl {
 
@@ -25,6 +28,7 @@ struct ShimPlace {
   int slots = 1;
   Duration lease{0};
   std::vector<std::string> gpus;  // UUIDs that the shim keeps locked
+  bool scope = false;             // in a scope of its own, if systemd makes one
 };
 
 // Lives on the loop's thread. Destroying it leaves the shim alone: it lives on until its lease ends
@@ -59,6 +63,7 @@ class ShimLink {
   void Closed(const absl::Status& why);
   void Reconnect();
   void AdoptOrStart();
+  void AskForScope(pid_t shim, Fd gate);
   void WatchProcess(Fd pidfd);
   void Died();
   void TellDead(Instant give_up);
@@ -68,8 +73,11 @@ class ShimLink {
   const int64_t incarnation_;
   Callbacks callbacks_;
   std::unique_ptr<Connection> connection_;
-  Fd pidfd_;  // of the keeper, which ends last
-  Fd ready_;  // what it says if it cannot begin
+  Fd pidfd_;                         // of the keeper, which ends last
+  Fd ready_;                         // what it says if it cannot begin
+  std::unique_ptr<JobScope> scope_;  // of the newest shim that was started
+  Fd scope_gate_;                    // the shim waits for its end
+  Instant sweep_until_ = kNever;     // what an earlier shim has left is waited for until then
   std::string death_;
   bool connected_ = false;
   bool ours_ = false;

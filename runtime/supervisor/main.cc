@@ -1,5 +1,6 @@
 // train-shim: one per job and node. Becomes the keeper and forks the supervisor.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -83,6 +84,14 @@ absl::StatusOr<SlotPages> MakePages(int slots) {
   return pages;
 }
 
+// systemd moves us into a scope; if that takes too long, it is not waited for.
+void AwaitScope(int fd) {
+  constexpr int kPatienceMs = 6000;  // longer than the daemon's, who knows why
+  const Fd owned(fd);
+  pollfd wait{fd, POLLIN, 0};
+  if (::poll(&wait, 1, kPatienceMs) == 0) LogWarning("nobody says whether we are in our scope");
+}
+
 // Its name has our pid: the shim of the same job before us may not be quite gone.
 JobCgroup MakeCgroup(const ShimOptions& options) {
   absl::StatusOr<JobCgroup> made =
@@ -123,6 +132,7 @@ absl::StatusOr<int> Run(const ShimOptions& options) {
   ASSIGN_OR_RETURN(const SocketFile socket_file, SocketFile::Of(options.socket));
   ::setsid();  // fails harmlessly if whoever started us did it
   DetachStdio(options.folder);
+  if (options.scope_fd >= 0) AwaitScope(options.scope_fd);
   JobCgroup cgroup = MakeCgroup(options);
   const pid_t supervisor = ::fork();
   if (supervisor < 0) {
@@ -149,7 +159,8 @@ absl::StatusOr<int> Run(const ShimOptions& options) {
 constexpr char kHelp[] =
     "train-shim: holds the workers of one job on one node. Started by traind; trainctl stop ends "
     "the job.\n\nFlags: --job ID --socket PATH --folder DIR --slots N [--lease TIME] "
-    "[--daemon-fd FD] [--hold-fds FD,…]\n\nExit status: 0 the job left this node; 1 failed; "
+    "[--daemon-fd FD] [--scope-fd FD] [--hold-fds FD,…]\n\nExit status: 0 the job left this node; "
+    "1 failed; "
     "2 wrong use.\n";
 
 int Main(int argc, char** argv) {
@@ -166,6 +177,7 @@ int Main(int argc, char** argv) {
   std::vector<int> wanted = options->hold_fds;
   if (options->daemon_fd >= 0) wanted.push_back(options->daemon_fd);
   if (options->ready_fd >= 0) wanted.push_back(options->ready_fd);
+  if (options->scope_fd >= 0) wanted.push_back(options->scope_fd);
   CloseAllBut(wanted);
   BlockSignals();
   const absl::StatusOr<int> status = Run(*options);

@@ -48,6 +48,8 @@ absl::Status Apply(absl::string_view name, absl::string_view value, ShimOptions&
     ASSIGN_OR_RETURN(options.daemon_fd, ParseInt(name, value, 3, kMaxDescriptor));
   } else if (name == "ready-fd") {
     ASSIGN_OR_RETURN(options.ready_fd, ParseInt(name, value, 3, kMaxDescriptor));
+  } else if (name == "scope-fd") {
+    ASSIGN_OR_RETURN(options.scope_fd, ParseInt(name, value, 3, kMaxDescriptor));
   } else if (name == "hold-fds") {
     for (absl::string_view part : absl::StrSplit(value, ',', absl::SkipEmpty())) {
       ASSIGN_OR_RETURN(const int fd, ParseInt(name, part, 3, kMaxDescriptor));
@@ -57,7 +59,7 @@ absl::Status Apply(absl::string_view name, absl::string_view value, ShimOptions&
     return absl::InvalidArgumentError(
         absl::StrCat("unknown option --", name,
                      "; known are --job --socket --folder --slots --lease --daemon-fd --ready-fd "
-                     "--hold-fds"));
+                     "--scope-fd --hold-fds"));
   }
   return absl::OkStatus();
 }

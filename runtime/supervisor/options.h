@@ -18,6 +18,7 @@ struct ShimOptions {
   Duration lease = seconds(10);
   int daemon_fd = -1;         // a connected stream socket to the daemon that started us
   int ready_fd = -1;          // the reason goes here if the shim cannot begin
+  int scope_fd = -1;          // at its end the shim is in the cgroup where it stays
   std::vector<int> hold_fds;  // kept open for life: locked files
 };
 

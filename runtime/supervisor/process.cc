@@ -79,6 +79,16 @@ void LockAllMemoryAllowed() {
   ::setrlimit(RLIMIT_MEMLOCK, &limit);
 }
 
+// A daemon that the kernel should spare for want of memory hands that on to whom it starts; a
+// worker must not be spared before everybody else.
+void BeAsKillableAsOthers() {
+  const Fd fd(::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC));
+  char first = 0;
+  if (fd.valid() && ::pread(fd.get(), &first, 1, 0) == 1 && first == '-') {
+    [[maybe_unused]] const ssize_t n = ::write(fd.get(), "0", 1);
+  }
+}
+
 // As fork, with the child in the group from its first instruction on: moving it later would make
 // the kernel wait for all processors, some 10 ms each.
 pid_t ForkInto(int cgroup) {
@@ -117,6 +127,7 @@ Failure BecomeProgram(const ProcessSpec& spec, const std::vector<std::string>& c
     ::setrlimit(RLIMIT_NOFILE, &*original_descriptor_limit);
   }
   LockAllMemoryAllowed();
+  BeAsKillableAsOthers();
   if (!spec.cwd.empty() && ::chdir(spec.cwd.c_str()) < 0) return {errno, Stage::kChangeFolder, 0};
   Failure failure{ENOENT, Stage::kExecute, 0};
   for (size_t i = 0; i < candidates.size(); ++i) {

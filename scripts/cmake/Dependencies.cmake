@@ -8,6 +8,8 @@ find_package(nlohmann_json REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
+# Its functions are loaded at run time, where there is a systemd (runtime/node/libsystemd.h).
+find_path(SYSTEMD_INCLUDE_DIR systemd/sd-bus.h REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)
 find_library(GLOO_LIBRARY gloo PATHS /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu REQUIRED)
 find_library(OPENBLAS_LIBRARY openblas PATH_SUFFIXES openblas-pthread REQUIRED)

@@ -31,6 +31,14 @@ class Install(unittest.TestCase):
                      "share/trainctl/examples/text/harbour.txt"):
             self.assertTrue((self.prefix / name).is_file(), name)
 
+    def test_the_units_start_what_was_installed(self):
+        for name in ("system/traind.service", "user/traind.service"):
+            unit = (self.prefix / "lib/systemd" / name).read_text()
+            self.assertIn(f"ExecStart={self.prefix}/bin/traind $", unit)
+            page = unit.split("Documentation=file://")[1].splitlines()[0]
+            self.assertTrue(pathlib.Path(page).is_file(), page)
+            self.assertNotRegex(unit, "@[A-Z_]+@")
+
     def test_the_version_is_printed(self):
         done = self.run_there("version")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -1,9 +1,12 @@
 """What a launched job shows, ends with and leaves behind."""
 
+import contextlib
 import json
 import os
+import pathlib
 import resource
 import signal
+import socket
 import subprocess
 
 import sandbox
@@ -28,6 +31,29 @@ def streams_keep_apart_and_lines_stay_whole(s):
         assert out == [f"out {i} done" for i in range(1, 201)] + ["no newline at the end"], out
         assert [line for line in lines_of(result.stderr, rank)
                 if line.startswith("err")] == [f"err {i}" for i in range(1, 201)]
+
+
+def daemons_place_for_systemd_and_for_memory_stays_its_own(s):
+    """A service that launches a job is not spoken for by what it starts, and a worker of a process that the
+    kernel spares is not spared."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(str(s.folder / "notify"))
+    listener.setblocking(False)
+    program = s.shell('tr "\\0" "\\n" < /proc/$PPID/environ | grep -c "^NOTIFY_SOCKET=\\|^WATCHDOG_"\n'
+                      'cat /proc/self/oom_score_adj\n')
+
+    def be_spared():
+        with contextlib.suppress(OSError):  # root only
+            pathlib.Path("/proc/self/oom_score_adj").write_text("-300")
+
+    result = s.run("launch", program, env={"NOTIFY_SOCKET": str(s.folder / "notify"), "WATCHDOG_USEC": "1000000"},
+                   preexec_fn=be_spared)
+    expect(result, 0)
+    assert lines_of(result.stdout, 0) == ["0", "0"], result.stdout
+    try:
+        raise AssertionError(f"somebody said {listener.recv(4096)} to systemd")
+    except BlockingIOError:
+        pass
 
 
 def redirected_streams_are_in_files_only(s):

@@ -27,13 +27,15 @@ std::string ErrorWith(std::vector<std::string> more) {
 }
 
 TEST(ShimOptions, TakesEveryOption) {
-  const auto options = Parse({"--job=j", "--socket=/s", "--slots", "8", "--folder", "/f", "--lease",
-                              "1500ms", "--daemon-fd", "5", "--hold-fds", "7,8"});
+  const auto options =
+      Parse({"--job=j", "--socket=/s", "--slots", "8", "--folder", "/f", "--lease", "1500ms",
+             "--daemon-fd", "5", "--scope-fd", "6", "--hold-fds", "7,8"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->job, "j");
   EXPECT_EQ(options->slots, 8);
   EXPECT_EQ(options->lease, milliseconds(1500));
   EXPECT_EQ(options->daemon_fd, 5);
+  EXPECT_EQ(options->scope_fd, 6);
   EXPECT_THAT(options->hold_fds, ElementsAre(7, 8));
 }
 

@@ -113,11 +113,12 @@ TEST(WorkerEnv, TheUsersOwnSettingsStay) {
 
 TEST(WorkerEnv, NothingOfSystemdReachesAWorker) {
   JobSpec spec = Spec();
-  spec.env = {"NOTIFY_SOCKET=/run/x", "LISTEN_FDS=1",       "LISTEN_PID=2",
-              "WATCHDOG_USEC=1",      "JOURNAL_STREAM=8:9", "HOME=/home/u"};
+  spec.env = {"NOTIFY_SOCKET=/run/x", "LISTEN_FDS=1", "LISTEN_PID=2",      "WATCHDOG_USEC=1",
+              "JOURNAL_STREAM=8:9",   "HOME=/home/u", "SYSTEMD_EXEC_PID=3"};
   const StartWorkers start = PlanWorkers(spec, TwoNodes(), "n1", 8);
   EXPECT_THAT(start.env, Contains("HOME=/home/u"));
-  for (const char* name : {"NOTIFY_SOCKET", "LISTEN_", "WATCHDOG_", "JOURNAL_STREAM"}) {
+  for (const char* name :
+       {"NOTIFY_SOCKET", "LISTEN_", "WATCHDOG_", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID"}) {
     EXPECT_THAT(start.env, Not(Contains(StartsWith(name))));
   }
 }
