@@ -30,6 +30,9 @@ namespace {
 
 constexpr Duration kWordEvery = seconds(5);
 constexpr Duration kDaemonEnds = seconds(10);
+// Longer than Slurm needs, as it is configured unless somebody has changed it, to see that a node
+// is gone.
+constexpr Duration kSlurmNotices = seconds(360);
 constexpr int kMostDaemonDeaths = 5;
 constexpr int kMostNames = 64;  // of nodes of one job on one machine
 
@@ -234,8 +237,10 @@ void Participant::OnStanding(const PartStanding& standing) {
 void Participant::OnEnd(const absl::Status& status) {
   if (end_.has_value()) {
     const bool over = end_->kind == PartStanding::Kind::kOver;
-    if (!over && lost_ && signal_ == 0) {
-      Requeue();
+    if (!over && lost_ && signal_ == 0 && request_->scheduler.has_value() &&
+        request_->scheduler->scheduler == "Slurm") {
+      requeue_until_ = Now() + kSlurmNotices;
+      return RequeueIfLost();
     }
     return Finish(over ? end_->exit_status : kExitFailed);
   }
@@ -256,18 +261,22 @@ void Participant::OnEnd(const absl::Status& status) {
   loop_.Post([this] { WatchPart(); });
 }
 
-// The coordinator's node is gone, and with it whoever would start the job anew.
-void Participant::Requeue() {
-  if (!request_->scheduler.has_value()) {
+// Nobody but us may be left who would have the job started anew.
+void Participant::RequeueIfLost() {
+  const absl::StatusOr<bool> lost = HasLostFirstNode(*request_->scheduler);
+  if (lost.ok() && !*lost && Now() < requeue_until_ && signal_ == 0) {
+    loop_.After(kWordEvery, [this] { RequeueIfLost(); });
     return;
   }
-  const absl::Status requeued = RequeueJob(*request_->scheduler);
-  if (absl::IsUnimplemented(requeued)) {
-    return;
+  if (!lost.ok()) {
+    Say(lost.status().message(), true);
+  } else if (*lost && signal_ == 0) {
+    const absl::Status requeued = RequeueJob(*request_->scheduler);
+    Say(requeued.ok() ? absl::string_view("the job has lost its first node: Slurm is to requeue it")
+                      : requeued.message(),
+        true);
   }
-  Say(requeued.ok() ? std::string("asked Slurm to requeue the job, which lost its first node")
-                    : absl::StrCat("lost the job's first node: ", requeued.message()),
-      true);
+  Finish(kExitFailed);
 }
 
 // Nothing of the job runs here any more; the daemon is about to end.

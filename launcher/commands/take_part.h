@@ -42,7 +42,7 @@ class Participant {
   void StopJob();
   void Leave();
   void Say(absl::string_view text, bool warning = false);
-  void Requeue();
+  void RequeueIfLost();
   void Finish(int status);
   void GiveUp(const absl::Status& why);
 
@@ -62,6 +62,7 @@ class Participant {
   int daemon_deaths_ = 0;
   std::unique_ptr<PartWatch> watch_;
   std::optional<PartStanding> end_;
+  Instant requeue_until_;
   bool joined_ = false;
   bool lost_ = false;
   int signal_ = 0;  // the first one
