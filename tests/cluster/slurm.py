@@ -143,6 +143,12 @@ class Slurm:
         with contextlib.suppress(OSError, subprocess.SubprocessError, AssertionError):
             self.run("scancel", "--signal=KILL", "--user=root")
         self.s.kill_everything()
+        # The step daemons have an environment of their own.
+        conf = f"SLURM_CONF={self.folder}/slurm.conf".encode()
+        while left := [pid for pid in all_pids() if conf in own_environment(pid)]:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         for daemon in self.daemons.values():
             daemon.wait()
         nodes.remove_dead_sockets(self.s)
