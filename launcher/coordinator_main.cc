@@ -1,6 +1,4 @@
 // train-coordinator: coordinates one job. Started by traind, never by hand.
-#include <CLI/CLI.hpp>
-
 #include <sys/resource.h>
 
 #include <csignal>
@@ -99,22 +97,22 @@ int Main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is then an error like a full disk
   // A scheduler signals every process of a job at once; what follows the front end tells us.
   for (const int signo : {SIGTERM, SIGINT, SIGHUP}) std::signal(signo, SIG_IGN);
-  CLI::App app{
-      "train-coordinator: coordinates one job. Started by traind; trainctl stop ends the job.\n\n"
-      "Example: train-coordinator --job-folder /var/lib/trainctl/jobs/ab12 --socket "
-      "/run/trainctl/ab12.job",
-      "train-coordinator"};
-  app.set_version_flag("--version", absl::StrCat("train-coordinator ", TRAINCTL_VERSION));
   std::string job_folder;
   std::string socket;
   int ready_fd = -1;
-  app.add_option("--job-folder", job_folder, "folder with the job's spec.pb and journal")
-      ->required()
-      ->type_name("DIR");
-  app.add_option("--socket", socket, "listen at this unix socket")->required()->type_name("PATH");
-  app.add_option("--ready-fd", ready_fd, "write one line to this descriptor when listening")
-      ->type_name("FD");
-  if (const std::optional<int> ended = ParseFlags(app, argc, argv)) return *ended;
+  Flags flags(
+      "train-coordinator",
+      "train-coordinator: coordinates one job. Started by traind; trainctl stop ends the job.\n\n"
+      "Example: train-coordinator --job-folder /var/lib/trainctl/jobs/ab12 --socket "
+      "/run/trainctl/ab12.job",
+      TRAINCTL_VERSION);
+  flags.Add("--job-folder", &job_folder, "DIR", "folder with the job's spec.pb and journal");
+  flags.Add("--socket", &socket, "PATH", "listen at this unix socket");
+  flags.Add("--ready-fd", &ready_fd, Flags::kDescriptors,
+            "write one line to this descriptor when listening");
+  flags.Require("--job-folder");
+  flags.Require("--socket");
+  if (const std::optional<int> ended = flags.Parse(argc, argv)) return *ended;
   const absl::StatusOr<int> status = Run(job_folder, socket, ready_fd);
   if (status.ok()) return *status;
   LogError("coordinate the job in ", job_folder, ": ", status.status().message());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/coordinator/exit_status.h"
 #include "launcher/wire.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
@@ -19,7 +20,6 @@ namespace {
 
 constexpr size_t kMaxSpecBytes = 8 << 20;
 // After a batch could not be made durable: the daemon's next coordinator finds out why.
-constexpr int kJournalStatus = 4;
 constexpr Duration kReportDelay = milliseconds(500);
 
 LogLevel LogLevelOf(Announce::Level level) {

@@ -23,6 +23,10 @@ absl::Status Expected(absl::string_view text, absl::string_view expected) {
 
 }  // namespace
 
+absl::Status InFlag(absl::string_view flag, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(flag, ": ", status.message()));
+}
+
 absl::StatusOr<Duration> ParseDuration(absl::string_view text) {
   constexpr absl::string_view kExpected = "a duration such as 500ms, 10s, 5m or 2h";
   const absl::string_view whole = text;

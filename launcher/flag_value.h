@@ -11,12 +11,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "launcher/coordinator/spec.h"
 #include "runtime/base/time.h"
 
 namespace trainctl {
 
-inline constexpr int kMaxWorkersPerNode = 4096;
-inline constexpr int kMaxNodes = 16384;
+// `status` with the place where the value stood.
+absl::Status InFlag(absl::string_view flag, const absl::Status& status);
 
 // "500ms", "10s", "5m", "2h"; a bare number is seconds. Not negative.
 absl::StatusOr<Duration> ParseDuration(absl::string_view text);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "launcher/coordinator/spec.h"
 #include "runtime/base/status.h"
 #include "runtime/security/peer_name.h"
 
@@ -18,7 +19,6 @@ namespace trainctl {
 namespace {
 
 constexpr size_t kMaxDigits = 9;
-constexpr int kMaxSlots = 4096;
 constexpr size_t kMaxBrackets = 8;
 
 struct Range {
@@ -51,7 +51,7 @@ absl::Status Wrong(absl::string_view item, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat("list of nodes: ", Shown(item), ": ", problem));
 }
 
-absl::StatusOr<uint32_t> ParseNumber(absl::string_view item, absl::string_view digits) {
+absl::StatusOr<uint32_t> ParseDigits(absl::string_view item, absl::string_view digits) {
   uint32_t value = 0;
   if (digits.empty() || !std::all_of(digits.begin(), digits.end(), IsDigit)) {
     return Wrong(item, absl::StrCat("found ", Shown(digits),
@@ -68,12 +68,12 @@ absl::StatusOr<Range> ParseRange(absl::string_view item, absl::string_view text)
   const size_t hyphen = text.find('-');
   const absl::string_view first = text.substr(0, hyphen);
   Range range;
-  ASSIGN_OR_RETURN(range.first, ParseNumber(item, first));
+  ASSIGN_OR_RETURN(range.first, ParseDigits(item, first));
   range.last = range.first;
   range.width = first.size();
   if (hyphen == absl::string_view::npos) return range;
   const absl::string_view last = text.substr(hyphen + 1);
-  ASSIGN_OR_RETURN(range.last, ParseNumber(item, last));
+  ASSIGN_OR_RETURN(range.last, ParseDigits(item, last));
   if (range.last < range.first) {
     return Wrong(item, absl::StrCat("the range ", text, " ends before it begins"));
   }
@@ -104,9 +104,9 @@ absl::StatusOr<Group> ParseGroup(absl::string_view item, absl::string_view befor
 
 absl::StatusOr<int> ParseSlots(absl::string_view item, absl::string_view text) {
   int slots = 0;
-  if (!absl::SimpleAtoi(text, &slots) || slots < 1 || slots > kMaxSlots) {
+  if (!absl::SimpleAtoi(text, &slots) || slots < 1 || slots > kMaxWorkersPerNode) {
     return Wrong(item, absl::StrCat("found ", Shown(text), " after the colon, expected 1 to ",
-                                    kMaxSlots, " slots"));
+                                    kMaxWorkersPerNode, " slots"));
   }
   return slots;
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/node.grpc.pb.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/network.h"
 #include "runtime/base/status.h"
@@ -19,6 +20,8 @@ namespace {
 constexpr auto kAnswerTime = std::chrono::seconds(10);
 constexpr Duration kFirstPause = milliseconds(200);
 constexpr Duration kLongestPause = seconds(5);
+// A node that said yes comes by itself, if its machine is busy a little later.
+constexpr Duration kOnItsWay = seconds(5);
 
 }  // namespace
 
@@ -57,7 +60,9 @@ Inviter::~Inviter() {
 
 void Inviter::AskAll() {
   for (const std::string& node : away_()) {
-    if (node != spec_.head && calls_.count(node) == 0) Ask(node);
+    const auto accepted = accepted_.find(node);
+    const bool comes = accepted != accepted_.end() && Now() < accepted->second + kOnItsWay;
+    if (node != spec_.head && calls_.count(node) == 0 && !comes) Ask(node);
   }
   timer_ = loop_->After(pause_, [this] { AskAll(); });
   pause_ = std::min<Duration>(pause_ * 2, kLongestPause);
@@ -102,6 +107,7 @@ void Inviter::Ask(const std::string& node) {
 
 void Inviter::Answered(const std::string& node, const absl::Status& status) {
   const std::string text(status.message());
+  if (status.ok()) accepted_[node] = Now();
   if (status.ok() || std::exchange(told_[node], text) == text) return;
   LogWarning("invite node ", node, ": ", text);
 }

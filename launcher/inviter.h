@@ -14,6 +14,7 @@
 #include "launcher/coordinator/spec.h"
 #include "proto/node.pb.h"
 #include "runtime/base/loop.h"
+#include "runtime/base/time.h"
 #include "runtime/security/authority.h"
 
 namespace trainctl {
@@ -43,6 +44,7 @@ class Inviter {
   std::function<std::vector<std::string>()> away_;
   TlsIdentity identity_;
   std::map<std::string, std::shared_ptr<Call>> calls_;  // that are not answered yet, by node
+  std::map<std::string, Instant> accepted_;             // when a node said yes last
   std::map<std::string, std::string> told_;             // what the log was told of a node last
   Duration pause_;
   Loop::TimerId timer_{};

@@ -24,19 +24,15 @@ constexpr int kDaemonPort = 7676;
 constexpr int64_t kMostSpares = 1000;
 
 // Says which flag (or key) a value's problem belongs to.
-absl::Status In(absl::string_view flag, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(flag, ": ", status.message()));
-}
-
-#define ASSIGN_FLAG(target, flag, value, parse) \
-  do {                                          \
-    if ((value).has_value()) {                  \
-      auto parsed_ = (parse);                   \
-      if (!parsed_.ok()) {                      \
-        return In((flag), parsed_.status());    \
-      }                                         \
-      (target) = *std::move(parsed_);           \
-    }                                           \
+#define ASSIGN_FLAG(target, flag, value, parse)  \
+  do {                                           \
+    if ((value).has_value()) {                   \
+      auto parsed_ = (parse);                    \
+      if (!parsed_.ok()) {                       \
+        return InFlag((flag), parsed_.status()); \
+      }                                          \
+      (target) = *std::move(parsed_);            \
+    }                                            \
   } while (false)
 
 std::string EnvValue(const std::vector<std::string>& env, absl::string_view name) {
@@ -67,7 +63,7 @@ absl::Status CheckNumber(absl::string_view flag, const std::optional<std::string
   if (!value.has_value()) {
     return absl::OkStatus();
   }
-  return In(flag, ParseNumber(*value, 0, max).status());
+  return InFlag(flag, ParseNumber(*value, 0, max).status());
 }
 
 // Flags of torchrun that have no effect here: a value that could not work must not pass.
@@ -176,8 +172,8 @@ absl::Status MergeWorkers(const LaunchFlags& flags, const JobFile& file,
   const bool given = flags.nproc_per_node.has_value() || file.workers.has_value();
   absl::StatusOr<int> count = CountWorkers(text, surroundings);
   if (!count.ok()) {
-    return In(flags.nproc_per_node.has_value() ? "--nproc-per-node" : "nodes.workers",
-              count.status());
+    return InFlag(flags.nproc_per_node.has_value() ? "--nproc-per-node" : "nodes.workers",
+                  count.status());
   }
   OwnPart& part = request->role.part;
   const bool listed = std::any_of(request->role.invited.begin(), request->role.invited.end(),
@@ -207,7 +203,7 @@ absl::Status MergeTimes(const LaunchFlags& flags, bool in_scheduler, JobSpec* sp
       if (pair[0] == "join_timeout") {
         absl::StatusOr<Duration> timeout = ParseDuration(pair[1]);
         if (!timeout.ok()) {
-          return In("--rdzv-conf join_timeout", timeout.status());
+          return InFlag("--rdzv-conf join_timeout", timeout.status());
         }
         spec->join_timeout = *timeout;
       }

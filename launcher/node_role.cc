@@ -17,17 +17,13 @@ constexpr int kRendezvousPort = 29400;  // torchrun's, where the endpoint has no
 constexpr int kMasterPort = 29500;
 constexpr int kMaxNodeRank = 65535;
 
-absl::Status In(absl::string_view flag, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(flag, ": ", status.message()));
-}
-
 // Without --nnodes the scheduler's count or the list's.
 absl::Status CountNodes(const LaunchFlags& flags, const std::optional<NodeIdentity>& scheduler,
                         size_t listed, NodeRole* role) {
   if (flags.standalone) return absl::OkStatus();
   if (flags.nnodes.has_value()) {
     absl::StatusOr<std::pair<int, int>> count = ParseNodeCount(*flags.nnodes);
-    if (!count.ok()) return In("--nnodes", count.status());
+    if (!count.ok()) return InFlag("--nnodes", count.status());
     std::tie(role->min_nodes, role->max_nodes) = *count;
   } else if (listed > 0) {
     role->min_nodes = role->max_nodes = static_cast<int>(listed);
@@ -68,15 +64,15 @@ absl::StatusOr<Endpoint> FindEndpoint(const LaunchFlags& flags,
                                       const std::optional<NodeIdentity>& scheduler) {
   if (flags.rdzv_endpoint.has_value() && !flags.rdzv_endpoint->empty()) {
     absl::StatusOr<Endpoint> endpoint = ParseEndpoint(*flags.rdzv_endpoint, kRendezvousPort);
-    if (!endpoint.ok()) return In("--rdzv-endpoint", endpoint.status());
+    if (!endpoint.ok()) return InFlag("--rdzv-endpoint", endpoint.status());
     return endpoint;
   }
   if (flags.master_addr.has_value()) {
     absl::StatusOr<Endpoint> endpoint = ParseEndpoint(*flags.master_addr, kMasterPort);
-    if (!endpoint.ok()) return In("--master-addr", endpoint.status());
+    if (!endpoint.ok()) return InFlag("--master-addr", endpoint.status());
     if (flags.master_port.has_value()) {
       absl::StatusOr<int64_t> port = ParseInteger(*flags.master_port, 1, 65535);
-      if (!port.ok()) return In("--master-port", port.status());
+      if (!port.ok()) return InFlag("--master-port", port.status());
       endpoint->port = static_cast<int>(*port);
     }
     return endpoint;
@@ -108,7 +104,7 @@ absl::Status FindOwnEntry(const std::vector<ListedNode>& listed, const IsOwnName
 absl::Status TakeOwnFlags(const LaunchFlags& flags, NodeRole* role) {
   if (flags.node_rank.has_value()) {
     absl::StatusOr<int64_t> rank = ParseInteger(*flags.node_rank, 0, kMaxNodeRank);
-    if (!rank.ok()) return In("--node-rank", rank.status());
+    if (!rank.ok()) return InFlag("--node-rank", rank.status());
     role->part.node_rank = static_cast<int>(*rank);
   }
   if (flags.local_addr.has_value() && !flags.local_addr->empty()) {

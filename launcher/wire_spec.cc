@@ -14,8 +14,6 @@
 namespace trainctl {
 namespace {
 
-constexpr int kMaxNodes = 16384;
-constexpr int kMaxWorkersPerNode = 1024;
 constexpr int kMaxArguments = 65536;
 constexpr size_t kMaxSpecBytes = 8 << 20;
 

@@ -41,8 +41,6 @@ struct Meeting {
   ConnectBack connect_back;
 };
 
-inline constexpr int kUnfitStatus = 5;  // the one node that the job has cannot run it
-
 struct Forming {
   std::string reason;  // why a new epoch is needed
   Instant since;

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/coordinator/coordinator_state.h"
+#include "launcher/coordinator/exit_status.h"
 
 namespace trainctl {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 constexpr Duration kLastCall = seconds(10);
 constexpr Duration kWordEvery = seconds(5);
 constexpr Duration kMeetAgain = seconds(5);
-constexpr int kJoinTimeoutStatus = 6;
 
 // What a node has verified: a later life of rank 0's node is somewhere else.
 std::string MeetingPlace(const Node& node, absl::string_view address) {

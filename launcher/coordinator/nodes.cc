@@ -3,11 +3,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/coordinator/coordinator_state.h"
+#include "launcher/coordinator/exit_status.h"
 
 namespace trainctl {
 namespace {
 
-constexpr int kUsageStatus = 2;
 constexpr size_t kRefusalsSaid = 256;  // nodes that are refused may come again and again
 
 }  // namespace

@@ -4,13 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/coordinator/coordinator_state.h"
+#include "launcher/coordinator/exit_status.h"
 
 namespace trainctl {
-namespace {
-
-constexpr int kFailedStatus = 1;
-
-}  // namespace
+namespace {}  // namespace
 
 EpochEvidence CurrentEpoch::Evidence() const {
   return {formed.epoch, failures, last_step > std::max(baseline, Step(0)), found_damage,

@@ -11,6 +11,10 @@
 
 namespace trainctl {
 
+// What a job can have at most.
+inline constexpr int kMaxNodes = 16384;
+inline constexpr int kMaxWorkersPerNode = 1024;
+
 // JobSpec::workers_per_node: as many workers on each node as it has slots.
 inline constexpr int kEverySlot = 0;
 

@@ -12,14 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/coordinator/error_json.h"
+#include "launcher/coordinator/exit_status.h"
 
 namespace trainctl {
 namespace {
 
 constexpr size_t kLongestQuote = 300;
-constexpr int kUsageStatus = 2;
-constexpr int kPreemptedStatus = 75;
-constexpr int kNotMendableStatus = 93;
 
 std::string SignalName(int signo) {
   static constexpr std::array<std::pair<int, const char*>, 15> kNames{{{SIGHUP, "SIGHUP"},

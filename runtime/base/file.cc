@@ -36,12 +36,14 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t limit) {
   }
 }
 
-absl::Status WriteFileAtomically(const std::string& path, absl::string_view data) {
+namespace {
+
+absl::Status Replace(const std::string& path, absl::string_view data, bool sync) {
   const std::string temporary = absl::StrCat(path, ".tmp.", ::getpid());
   Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("create ", temporary));
   absl::Status status = WriteAll(fd.get(), data, temporary);
-  if (status.ok() && ::fsync(fd.get()) < 0) {
+  if (status.ok() && sync && ::fsync(fd.get()) < 0) {
     status = ErrnoStatus(errno, absl::StrCat("fsync ", temporary));
   }
   if (status.ok() && ::rename(temporary.c_str(), path.c_str()) < 0) {
@@ -49,9 +51,19 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view data
   }
   if (!status.ok()) {
     ::unlink(temporary.c_str());
-    return status;
   }
+  return status;
+}
+
+}  // namespace
+
+absl::Status WriteFileAtomically(const std::string& path, absl::string_view data) {
+  RETURN_IF_ERROR(Replace(path, data, /*sync=*/true));
   return SyncFolder(FolderOf(path));
+}
+
+absl::Status ReplaceFile(const std::string& path, absl::string_view data) {
+  return Replace(path, data, /*sync=*/false);
 }
 
 absl::Status SyncFolder(const std::string& path) {

@@ -18,6 +18,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t limit = siz
 // After return the file holds `data` and survives a power cut; before, it holds what it held.
 // (Sibling temporary file, fsync, rename, fsync of the folder.)
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view data);
+// The same but for the power cut, after which the file may hold what it held, or nothing.
+absl::Status ReplaceFile(const std::string& path, absl::string_view data);
 
 absl::Status SyncFolder(const std::string& path);  // fsync of a folder, so that its names survive
 absl::Status MakeFolders(const std::string& path, unsigned mode = 0755);  // as mkdir -p

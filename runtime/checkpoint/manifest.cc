@@ -30,14 +30,14 @@ std::optional<json> ParseObject(absl::string_view text) {
   return value;
 }
 
-absl::Status Damaged(absl::string_view what) {
+absl::Status DamagedManifest(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("manifest: ", what));
 }
 
 absl::StatusOr<int64_t> NumberOf(const json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number_integer() || found->get<int64_t>() < 0) {
-    return Damaged(absl::StrCat("\"", key, "\" is missing or not a number ≥ 0"));
+    return DamagedManifest(absl::StrCat("\"", key, "\" is missing or not a number ≥ 0"));
   }
   return found->get<int64_t>();
 }
@@ -45,20 +45,21 @@ absl::StatusOr<int64_t> NumberOf(const json& object, const char* key) {
 absl::StatusOr<std::string> TextOf(const json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_string()) {
-    return Damaged(absl::StrCat("\"", key, "\" is missing or not a string"));
+    return DamagedManifest(absl::StrCat("\"", key, "\" is missing or not a string"));
   }
   return found->get<std::string>();
 }
 
 absl::StatusOr<ShardFile> ShardOf(const json& value, int rank, int world_size) {
-  if (!value.is_object()) return Damaged(absl::StrCat("shard ", rank, " is not an object"));
+  if (!value.is_object()) return DamagedManifest(absl::StrCat("shard ", rank, " is not an object"));
   ShardFile shard;
   ASSIGN_OR_RETURN(shard.file, TextOf(value, "file"));
   ASSIGN_OR_RETURN(const int64_t length, NumberOf(value, "length"));
   ASSIGN_OR_RETURN(shard.digest, TextOf(value, "digest"));
   shard.length = static_cast<uint64_t>(length);
   if (shard.file != ShardFileName(rank, world_size)) {
-    return Damaged(absl::StrCat("shard ", rank, " of ", world_size, " has the name ", shard.file));
+    return DamagedManifest(
+        absl::StrCat("shard ", rank, " of ", world_size, " has the name ", shard.file));
   }
   return shard;
 }
@@ -84,18 +85,18 @@ absl::StatusOr<std::string> FormatManifest(const Manifest& manifest) {
 
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
   std::optional<json> parsed = ParseObject(text);
-  if (!parsed.has_value()) return Damaged("not a JSON object");
+  if (!parsed.has_value()) return DamagedManifest("not a JSON object");
   json& document = *parsed;
   ASSIGN_OR_RETURN(const int64_t schema, NumberOf(document, "schema"));
   if (schema != kManifestSchema) {
-    return Damaged(
+    return DamagedManifest(
         absl::StrCat("schema ", schema, "; this program reads schema ", kManifestSchema));
   }
   ASSIGN_OR_RETURN(const std::string digest, TextOf(document, "digest"));
   document.erase("digest");
   const std::string found = DigestOf(document.dump());
   if (found != digest) {
-    return Damaged(absl::StrCat("its digest is ", found, ", it says ", digest));
+    return DamagedManifest(absl::StrCat("its digest is ", found, ", it says ", digest));
   }
   Manifest manifest;
   ASSIGN_OR_RETURN(manifest.step.value, NumberOf(document, "step"));
@@ -105,7 +106,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
   const auto shards = document.find("shards");
   if (world_size < 1 || world_size > kMaxWorldSize || shards == document.end() ||
       !shards->is_array() || shards->size() != static_cast<size_t>(world_size)) {
-    return Damaged(absl::StrCat("\"shards\" is not a list of ", world_size, " shards"));
+    return DamagedManifest(absl::StrCat("\"shards\" is not a list of ", world_size, " shards"));
   }
   manifest.world_size = static_cast<int>(world_size);
   for (int rank = 0; rank < manifest.world_size; ++rank) {
@@ -113,7 +114,8 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
     manifest.shards.push_back(std::move(shard));
   }
   const auto state = document.find("state");
-  if (state == document.end() || !state->is_object()) return Damaged("\"state\" is missing");
+  if (state == document.end() || !state->is_object())
+    return DamagedManifest("\"state\" is missing");
   manifest.state = state->dump();
   return manifest;
 }

@@ -20,8 +20,8 @@
 namespace trainctl {
 namespace {
 
-constexpr Duration kQuick = seconds(10);
-constexpr Duration kFirstBackoff = milliseconds(10);
+constexpr Duration kQuickDeath = seconds(10);
+constexpr Duration kFirstPause = milliseconds(10);
 
 }  // namespace
 
@@ -145,14 +145,14 @@ void CoordinatorProcess::Died() {
                                 ? absl::StrCat("ended with status ", info.si_status)
                                 : absl::StrCat("was killed by signal ", info.si_status);
   const bool hung = std::exchange(hung_, false);
-  quick_deaths_ = !hung && Now() - started_ < kQuick ? quick_deaths_ + 1 : 1;
+  quick_deaths_ = !hung && Now() - started_ < kQuickDeath ? quick_deaths_ + 1 : 1;
   LogWarning("the coordinator of job ", job_id_, " ", death, "; starting it from its journal");
   if (quick_deaths_ > kMaxQuickDeaths) {
     return callbacks_.on_failed(absl::InternalError(absl::StrCat(
         "the coordinator of job ", job_id_, " ", death, ", ", kMaxQuickDeaths,
         " times in a row soon after it was started; see ", job_folder_, "/coordinator.log")));
   }
-  const Duration delay = quick_deaths_ == 1 ? Duration(0) : kFirstBackoff * (1 << quick_deaths_);
+  const Duration delay = quick_deaths_ == 1 ? Duration(0) : kFirstPause * (1 << quick_deaths_);
   retry_ = loop_->After(delay, [this] { Start(); });
 }
 

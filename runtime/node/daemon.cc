@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/coordinator/spec.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/errno_status.h"
 #include "runtime/base/file.h"
@@ -30,7 +31,6 @@ namespace {
 // A private daemon that nobody gave a job to.
 constexpr Duration kIdleLimit = seconds(20);
 constexpr size_t kMaxJobs = 256;
-constexpr int kMaxSlots = 1024;
 constexpr size_t kMaxSpecBytes = 8 << 20;
 
 std::string RandomJobId() {
@@ -136,9 +136,9 @@ absl::StatusOr<Daemon::Task> Daemon::MakeJob(v1::JobSpec spec, v1::NodePart part
         absl::StrCat("job id \"", spec.job_id(), "\": at most 40 bytes, no / and no leading dot"));
   }
   const int slots = part.slots() > 0 ? part.slots() : spec.workers_per_node();
-  if (slots < 1 || slots > kMaxSlots) {
+  if (slots < 1 || slots > kMaxWorkersPerNode) {
     return absl::InvalidArgumentError(
-        absl::StrCat("workers on this node: ", slots, "; give 1 to ", kMaxSlots));
+        absl::StrCat("workers on this node: ", slots, "; give 1 to ", kMaxWorkersPerNode));
   }
   if (spec.job_folder().empty()) {
     spec.set_job_folder(JobFolder(options_.state_folder, spec.job_id()));

@@ -17,9 +17,9 @@ namespace {
 // A shim that cannot live must not be started for ever.
 constexpr int kMaxShimDeaths = 20;
 constexpr int kMaxFailedStarts = 3;
-constexpr Duration kQuick = seconds(10);
-constexpr Duration kFirstBackoff = milliseconds(10);
-constexpr Duration kMaxBackoff = seconds(1);
+constexpr Duration kQuickShimDeath = seconds(10);
+constexpr Duration kFirstShimPause = milliseconds(10);
+constexpr Duration kLongestShimPause = seconds(1);
 // How long a coordinator on another node may be away: its machine may be starting again.
 constexpr Duration kLostPatience = seconds(60);
 // Between one refusal by our own coordinator and the next try.
@@ -111,10 +111,10 @@ void JobRunner::StartShim() {
 void JobRunner::ShimFailed(bool began, absl::string_view why) {
   LogWarning("the shim of job ", job_.job_id, began ? " ended (" : " could not begin (", why, ")",
              began ? "; its workers are lost" : "");
-  shim_deaths_ = Now() - shim_started_ < kQuick ? shim_deaths_ + 1 : 1;
+  shim_deaths_ = Now() - shim_started_ < kQuickShimDeath ? shim_deaths_ + 1 : 1;
   if (shim_deaths_ > (began ? kMaxShimDeaths : kMaxFailedStarts)) return GiveUp(why);
-  const Duration delay = shim_deaths_ == 1 ? Duration(0) : kFirstBackoff * (1 << shim_deaths_);
-  shim_retry_ = loop_->After(std::min<Duration>(delay, kMaxBackoff), [this] { StartShim(); });
+  const Duration delay = shim_deaths_ == 1 ? Duration(0) : kFirstShimPause * (1 << shim_deaths_);
+  shim_retry_ = loop_->After(std::min<Duration>(delay, kLongestShimPause), [this] { StartShim(); });
 }
 
 void JobRunner::GiveUp(absl::string_view why) {

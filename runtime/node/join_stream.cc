@@ -10,8 +10,8 @@
 namespace trainctl {
 namespace {
 
-constexpr Duration kFirstBackoff = milliseconds(5);
-constexpr Duration kMaxBackoff = milliseconds(500);
+constexpr Duration kFirstRetry = milliseconds(5);
+constexpr Duration kLongestRetry = milliseconds(500);
 
 // Of those who answered. A loss, however often, is none.
 bool IsRefusal(const absl::Status& status) {
@@ -66,7 +66,7 @@ void JoinStream::Lost(const absl::Status& why) {
   LogInfo("the stream to ", coordinator_.ToString(), " is lost: ", why.message());
   callbacks_.on_lost(why);
   if (IsRefusal(why)) return callbacks_.on_refused(why);
-  backoff_ = std::clamp<Duration>(backoff_ * 2, kFirstBackoff, kMaxBackoff);
+  backoff_ = std::clamp<Duration>(backoff_ * 2, kFirstRetry, kLongestRetry);
   retry_ = loop_->After(backoff_, [this] { Dial(); });
 }
 

@@ -1,6 +1,4 @@
 // traind: the daemon of a node.
-#include <CLI/CLI.hpp>
-
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -118,49 +116,37 @@ int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is then an error like a full disk
   std::signal(SIGHUP, SIG_IGN);
-  CLI::App app{
+  Flags flags(
+      "traind",
       "traind: runs on a node and starts jobs there. Usually started by trainctl launch (then "
       "private: it ends with its job) or by systemd.\n\nExample: traind --socket "
       "/tmp/trainctl-1000/traind.sock",
-      "traind"};
-  app.set_version_flag("--version", absl::StrCat("traind ", TRAINCTL_VERSION));
+      TRAINCTL_VERSION);
   DaemonOptions options;
   options.socket = DaemonSocket();
   options.state_folder = StateFolder();
   std::string listen;
   int ready_fd = -1;
-  app.add_option("--socket", options.socket, "listen at this unix socket")
-      ->capture_default_str()
-      ->type_name("PATH");
-  app.add_option("--state-dir", options.state_folder, "jobs are kept below this folder")
-      ->capture_default_str()
-      ->type_name("DIR");
-  app.add_flag("--private", options.private_daemon, "run one job and end with it");
-  app.add_option("--adopt", options.adopt, "take over this job, whose daemon died (with --private)")
-      ->type_name("JOB");
-  app.add_option("--node", options.node, "name of this node (default: the machine's)")
-      ->type_name("NAME");
-  app.add_option("--listen", listen,
-                 "let coordinators of other nodes that have the key invite this one to jobs "
-                 "(default port 7676)")
-      ->type_name("ADDR[:PORT]");
-  app.add_option("--key", options.tls.key,
-                 "cluster key (default: root's /etc/trainctl/cluster.key, else the user's own)")
-      ->type_name("FILE");
-  auto* certificate = app.add_option("--tls-cert", options.tls.certificate,
-                                     "certificate of this node, instead of a cluster key")
-                          ->type_name("FILE");
-  auto* private_key =
-      app.add_option("--tls-key", options.tls.private_key, "its private key")->type_name("FILE");
-  auto* authority = app.add_option("--tls-ca", options.tls.authority,
-                                   "whoever has a certificate from here is a node of ours")
-                        ->type_name("FILE");
-  certificate->needs(private_key)->needs(authority);
-  private_key->needs(certificate);
-  authority->needs(certificate);
-  app.add_option("--ready-fd", ready_fd, "write one line to this descriptor when listening")
-      ->type_name("FD");
-  if (const std::optional<int> ended = ParseFlags(app, argc, argv)) return *ended;
+  flags.Add("--socket", &options.socket, "PATH", "listen at this unix socket");
+  flags.Add("--state-dir", &options.state_folder, "DIR", "jobs are kept below this folder");
+  flags.AddSwitch("--private", &options.private_daemon, "run one job and end with it");
+  flags.Add("--adopt", &options.adopt, "JOB",
+            "take over this job, whose daemon died (with --private)");
+  flags.Add("--node", &options.node, "NAME", "name of this node (default: the machine's)");
+  flags.Add("--listen", &listen, "ADDR[:PORT]",
+            "let coordinators of other nodes that have the key invite this one to jobs "
+            "(default port 7676)");
+  flags.Add("--key", &options.tls.key, "FILE",
+            "cluster key (default: root's /etc/trainctl/cluster.key, else the user's own)");
+  flags.Add("--tls-cert", &options.tls.certificate, "FILE",
+            "certificate of this node, instead of a cluster key");
+  flags.Add("--tls-key", &options.tls.private_key, "FILE", "its private key");
+  flags.Add("--tls-ca", &options.tls.authority, "FILE",
+            "whoever has a certificate from here is a node of ours");
+  flags.NeedsAll({"--tls-cert", "--tls-key", "--tls-ca"});
+  flags.Add("--ready-fd", &ready_fd, Flags::kDescriptors,
+            "write one line to this descriptor when listening");
+  if (const std::optional<int> ended = flags.Parse(argc, argv)) return *ended;
   const absl::StatusOr<int> status = Run(std::move(options), listen, ready_fd);
   if (status.ok()) return *status;
   LogError(status.status().message());

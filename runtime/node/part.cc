@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/coordinator/spec.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
 #include "runtime/base/network.h"
@@ -21,7 +22,6 @@
 namespace trainctl {
 namespace {
 
-constexpr int kMaxSlots = 1024;
 constexpr size_t kMaxPartBytes = 1 << 20;
 
 std::string MachineName() {
@@ -103,8 +103,8 @@ absl::Status CheckPart(const v1::NodePart& part) {
     return Invalid("node", absl::StrCat("is \"", part.node().substr(0, 60),
                                         "\"; 1 to 253 of A-Z a-z 0-9 . _ - are a name"));
   }
-  if (part.slots() < 1 || part.slots() > kMaxSlots) {
-    return Invalid("slots", absl::StrCat("is ", part.slots(), "; give 1 to ", kMaxSlots));
+  if (part.slots() < 1 || part.slots() > kMaxWorkersPerNode) {
+    return Invalid("slots", absl::StrCat("is ", part.slots(), "; give 1 to ", kMaxWorkersPerNode));
   }
   if (Duration(part.lease_ns()) < milliseconds(100) || Duration(part.lease_ns()) > seconds(3600)) {
     return Invalid("lease_ns", absl::StrCat("is ", part.lease_ns(), "; 0.1 s to 1 h are a lease"));
@@ -118,7 +118,7 @@ absl::Status CheckPart(const v1::NodePart& part) {
 
 absl::Status SavePart(const v1::NodePart& part) {
   RETURN_IF_ERROR(MakePrivateFolder(part.folder()));
-  return WriteFileAtomically(PartPath(part.folder()), part.SerializeAsString());
+  return ReplaceFile(PartPath(part.folder()), part.SerializeAsString());
 }
 
 absl::StatusOr<v1::NodePart> LoadPart(const std::string& folder) {

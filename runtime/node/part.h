@@ -19,7 +19,8 @@ NodeFacts ThisNode(const std::string& name);
 // INVALID_ARGUMENT names the field of a part that no job can have.
 absl::Status CheckPart(const v1::NodePart& part);
 
-// PART_FOLDER/part.pb.
+// PART_FOLDER/part.pb: for the next daemon, which takes over the part's workers. A power cut ends
+// them too, so the file is not synced.
 absl::Status SavePart(const v1::NodePart& part);
 absl::StatusOr<v1::NodePart> LoadPart(const std::string& folder);
 

@@ -9,7 +9,7 @@ namespace trainctl {
 namespace {
 
 constexpr Duration kShortest = seconds(60);
-constexpr Duration kLongest = seconds(30 * 60);
+constexpr Duration kLongestStep = seconds(30 * 60);
 constexpr int kMedians = 20;
 constexpr uint64_t kStepsToJudge = 5;
 // A script that only waits still runs a little now and then: less than this share of a core.
@@ -34,8 +34,8 @@ Duration HangWatch::Median() const {
 
 Duration HangWatch::StepLimit() const {
   if (limit_ > Duration(0)) return limit_;
-  if (steps_seen_ < kStepsToJudge) return kLongest;
-  return std::clamp(kMedians * Median(), kShortest, kLongest);
+  if (steps_seen_ < kStepsToJudge) return kLongestStep;
+  return std::clamp(kMedians * Median(), kShortest, kLongestStep);
 }
 
 std::string HangWatch::Look(const Seen& seen, Instant now) {

@@ -6,7 +6,7 @@ namespace trainctl {
 namespace {
 
 constexpr size_t kUnanswered = 16;
-constexpr Duration kLongest = std::chrono::hours(24);
+constexpr Duration kLongestLease = std::chrono::hours(24);
 
 }  // namespace
 
@@ -29,7 +29,7 @@ uint64_t Lease::Request(Instant now) {
 bool Lease::Grant(uint64_t request_id, Duration length) {
   const auto found = sent_.find(request_id);
   if (found == sent_.end() || length <= Duration(0) || until_ == kNever) return false;
-  const Instant until = found->second + std::min(length, kLongest);
+  const Instant until = found->second + std::min(length, kLongestLease);
   sent_.erase(sent_.begin(), std::next(found));
   if (until <= until_) return false;
   until_ = until;

@@ -1,6 +1,5 @@
 // train-worker: one worker of a job with a `train` section. Started by the supervisor, or by hand
 // as the only worker. Exit status: 0 done or stopped on request, 1 failed, 2 wrong use.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -83,20 +82,22 @@ int ExitStatusOf(const absl::Status& status) {
 
 int Main(int argc, char** argv) {
   InitLog("train-worker");
-  CLI::App app(
-      "train-worker: one worker of a job with a train section; trainctl launch JOB.yaml starts it."
-      "\n\nExit status: 0 done, or stopped on request; 1 failed; 2 wrong use, configuration or "
-      "data.",
-      "train-worker");
   std::string config_path;
   std::string config_text;
   TrainerOptions options;
-  auto* path = app.add_option("--config", config_path,
-                              "file with the job file's sections train and checkpoint, as JSON");
-  app.add_option("--config-text", config_text, "the same, for nodes that do not share the file")
-      ->excludes(path);
-  app.add_option("--loss-file", options.loss_file, "append the loss of every step here (rank 0)");
-  if (const std::optional<int> ended = ParseFlags(app, argc, argv)) return *ended;
+  Flags flags(
+      "train-worker",
+      "train-worker: one worker of a job with a train section; trainctl launch JOB.yaml starts it."
+      "\n\nExit status: 0 done, or stopped on request; 1 failed; 2 wrong use, configuration or "
+      "data.");
+  flags.Add("--config", &config_path, "FILE",
+            "file with the job file's sections train and checkpoint, as JSON");
+  flags.Add("--config-text", &config_text, "JSON",
+            "the same, for nodes that do not share the file");
+  flags.NotTogether("--config", "--config-text");
+  flags.Add("--loss-file", &options.loss_file, "FILE",
+            "append the loss of every step here (rank 0)");
+  if (const std::optional<int> ended = flags.Parse(argc, argv)) return *ended;
   const absl::StatusOr<TrainConfig> config =
       config_text.empty() ? ReadConfig(config_path) : ParseTrainConfig(config_text);
   if (!config.ok()) {

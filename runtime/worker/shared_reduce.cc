@@ -26,18 +26,18 @@ namespace trainctl {
 namespace {
 
 constexpr uint32_t kMagic = 0x52534854;  // "THSR"
-constexpr size_t kPieceBytes = size_t{512} << 10;
+constexpr size_t kSharedPieceBytes = size_t{512} << 10;
 // Up to this size every rank sums everything itself: one wait instead of two.
-constexpr size_t kOneHopBytes = size_t{32} << 10;
+constexpr size_t kOneWaitBytes = size_t{32} << 10;
 constexpr size_t kControlBytes = 128;  // no two ranks write one cache line, nor its neighbour
 
-struct Range {
+struct Section {
   size_t begin = 0;
   size_t size = 0;
 };
 
 // The part of a piece that `rank` sums.
-Range Part(int rank, int ranks, size_t count) {
+Section Part(int rank, int ranks, size_t count) {
   const size_t n = static_cast<size_t>(ranks);
   const size_t each = ((count + n - 1) / n + 15) / 16 * 16;
   const size_t begin = std::min(count, each * static_cast<size_t>(rank));
@@ -78,7 +78,7 @@ namespace {
 
 size_t TotalBytes(int ranks) {
   return kControlBytes * (1 + static_cast<size_t>(ranks)) +
-         kPieceBytes * 2 * (1 + static_cast<size_t>(ranks));
+         kSharedPieceBytes * 2 * (1 + static_cast<size_t>(ranks));
 }
 
 absl::StatusOr<void*> Map(int fd, int ranks) {
@@ -146,11 +146,12 @@ SharedReduce::Control& SharedReduce::control(int rank) const {
 }
 
 char* SharedReduce::Sums(uint32_t piece) const {
-  return memory_ + kControlBytes * (1 + static_cast<size_t>(ranks_)) + kPieceBytes * (piece % 2);
+  return memory_ + kControlBytes * (1 + static_cast<size_t>(ranks_)) +
+         kSharedPieceBytes * (piece % 2);
 }
 
 char* SharedReduce::Terms(int rank, uint32_t piece) const {
-  return Sums(piece) + kPieceBytes * 2 * (1 + static_cast<size_t>(rank));
+  return Sums(piece) + kSharedPieceBytes * 2 * (1 + static_cast<size_t>(rank));
 }
 
 void SharedReduce::Wake() {
@@ -259,7 +260,7 @@ absl::Status SharedReduce::GiveTerms(const T* data, size_t count, uint32_t piece
                                      const Check& check) {
   RETURN_IF_ERROR(AwaitSums(piece - 2, deadline, check));
   T* const terms = reinterpret_cast<T*>(Terms(rank_, piece));
-  const Range own = Part(rank_, ranks_, count);
+  const Section own = Part(rank_, ranks_, count);
   const size_t after = own.begin + own.size;
   std::memcpy(terms, data, own.begin * sizeof(T));
   std::memcpy(terms + after, data + after, (count - after) * sizeof(T));
@@ -270,7 +271,7 @@ absl::Status SharedReduce::GiveTerms(const T* data, size_t count, uint32_t piece
 template <typename T>
 absl::Status SharedReduce::SumPart(T* data, size_t count, uint32_t piece, Instant deadline,
                                    const Check& check) {
-  const Range own = Part(rank_, ranks_, count);
+  const Section own = Part(rank_, ranks_, count);
   std::vector<const T*> sources;
   for (int rank = 0; rank < ranks_; ++rank) {
     if (rank == rank_) {
@@ -294,7 +295,7 @@ absl::Status SharedReduce::TakeSums(T* data, size_t count, uint32_t piece, Insta
   for (int i = 1; i < ranks_; ++i) {
     const int rank = (rank_ + i) % ranks_;
     RETURN_IF_ERROR(WaitFor(rank, /*sums=*/true, piece, deadline, check));
-    const Range part = Part(rank, ranks_, count);
+    const Section part = Part(rank, ranks_, count);
     std::memcpy(data + part.begin, sums + part.begin, part.size * sizeof(T));
   }
   return absl::OkStatus();
@@ -304,8 +305,8 @@ template <typename T>
 absl::Status SharedReduce::AllReduceSum(T* data, size_t count, const CollectiveShape& shape,
                                         Instant deadline, const Check& check) {
   shape_ = shape;
-  if (count * sizeof(T) <= kOneHopBytes) return OneHop(data, count, deadline, check);
-  const size_t elements = kPieceBytes / sizeof(T);
+  if (count * sizeof(T) <= kOneWaitBytes) return OneHop(data, count, deadline, check);
+  const size_t elements = kSharedPieceBytes / sizeof(T);
   const size_t pieces = (count + elements - 1) / elements;
   const auto size = [&](size_t p) { return std::min(elements, count - p * elements); };
   const uint32_t first = std::exchange(pieces_, pieces_ + static_cast<uint32_t>(pieces));

@@ -1,8 +1,8 @@
 # Headers that most sources parse, compiled once for each kind of target. Half of the time of a build
 # goes into parsing abseil, gRPC and GoogleTest.
-#   base   libraries without gRPC
-#   rpc    libraries that link gRPC
-#   test   test programs; their code is the one that does not stand in a library
+#   base   folders without gRPC
+#   rpc    folders that link gRPC
+#   test   test programs
 option(TRAINCTL_PRECOMPILE "Precompile the headers that most sources include" ON)
 
 set(base_headers <algorithm> <functional> <map> <memory> <optional> <string> <utility> <variant> <vector>
@@ -19,10 +19,8 @@ foreach(kind base rpc test)
     target_precompile_headers(trainctl_${kind}_headers PRIVATE ${${kind}_headers})
   endif()
 endforeach()
-# As the programs that use it are compiled: position independent as an executable, not as a library.
 target_link_libraries(trainctl_test_headers PRIVATE GTest::gmock GTest::gtest)
-set_target_properties(trainctl_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-target_compile_options(trainctl_test_headers PRIVATE -fPIE ${TRAINCTL_TEST_OPTIONS})
+target_compile_options(trainctl_test_headers PRIVATE ${TRAINCTL_TEST_OPTIONS})
 
 function(trainctl_use_precompiled target kind)
   if(TRAINCTL_PRECOMPILE)

@@ -1,26 +1,38 @@
-# Code of tests is compiled fast rather than made fast. What g++ warns of by following values is
-# wrong too often at this level.
-set(TRAINCTL_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
-if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  list(APPEND TRAINCTL_TEST_OPTIONS
-    -Wno-array-bounds -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow)
-endif()
+# Tests are compiled once and run for seconds.
+set(TRAINCTL_TEST_OPTIONS $<$<CONFIG:Release>:-O0>)
 include(Precompile)
+# Several sources in one go, which parses headers and instantiates templates once for all of them.
+# Where every change is compiled again (the other presets), single files are faster.
+string(COMPARE EQUAL "${CMAKE_BUILD_TYPE}" Release united)
+option(TRAINCTL_UNITY "Compile the sources of a folder together, sixteen at a time"
+       ${united})
 
-# trainctl_library(NAME SOURCES a.cc … DEPS other … [OWN_OPTIONS])
+# trainctl_library(NAME SOURCES a.cc … DEPS other … [HOT])
 # One target per folder. DEPS are other folders' targets or third-party targets; the allowed
 # arrows are in runtime/README.md and scripts/check proves them on the include lines.
-# OWN_OPTIONS: the folder sets compile options of its own, with which no precompiled header fits.
+# HOT: the folder computes, so that it is optimised in a release build; no precompiled header fits
+# it.
 function(trainctl_library name)
-  cmake_parse_arguments(A "OWN_OPTIONS" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(A "HOT" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(${name} STATIC ${A_SOURCES})
   target_link_libraries(${name} PUBLIC trainctl_options ${A_DEPS} PRIVATE ${A_PRIVATE_DEPS})
-  if(A_OWN_OPTIONS)
-    return()
-  elseif("${A_DEPS}" MATCHES "trainctl_(grpc|rpc|proto|client|node)(;|$)")
-    trainctl_use_precompiled(${name} rpc)
+  trainctl_unite(${name})
+  if(A_HOT)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O3>)
   else()
-    trainctl_use_precompiled(${name} base)
+    trainctl_precompile_for(${name} "${A_DEPS}")
+  endif()
+endfunction()
+
+function(trainctl_unite target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TRAINCTL_UNITY} UNITY_BUILD_BATCH_SIZE 16)
+endfunction()
+
+function(trainctl_precompile_for target deps)
+  if("${deps}" MATCHES "trainctl_(grpc|rpc|proto|client|node|launcher)(;|$)")
+    trainctl_use_precompiled(${target} rpc)
+  else()
+    trainctl_use_precompiled(${target} base)
   endif()
 endfunction()
 
@@ -33,6 +45,7 @@ function(trainctl_program name)
   cmake_parse_arguments(A "" "DIR" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${A_SOURCES})
   target_link_libraries(${name} PRIVATE trainctl_options ${A_DEPS})
+  trainctl_precompile_for(${name} "${A_DEPS}")
   add_dependencies(programs ${name})
   if(A_DIR STREQUAL "libexec")
     install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/trainctl)
@@ -61,6 +74,7 @@ function(trainctl_test name tier)
   target_compile_definitions(${name} PRIVATE
     TRAINCTL_BIN_DIR="${CMAKE_BINARY_DIR}/bin" TRAINCTL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_compile_options(${name} PRIVATE ${TRAINCTL_TEST_OPTIONS})
+  trainctl_unite(${name})
   trainctl_use_precompiled(${name} test)
   trainctl_patience("${A_TIMEOUT}" A_TIMEOUT)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

@@ -70,21 +70,22 @@ def check_format(tree, fix):
             yield f"{file}: not as clang-format writes it; scripts/check --fix format mends it"
 
 
-def without_precompiled(database):
-    """A compilation database for clang-tidy, which cannot read what g++ precompiled."""
-    return re.sub(r" -Winvalid-pch -include \S+/cmake_pch\.hxx", "", database)
+def configure_for_tidy(tree):
+    """A build folder of single sources without precompiled headers, which is all that clang-tidy can read, with the
+    generated headers in it."""
+    own = tree.top / "build" / "tidy"
+    for command in (["cmake", "-S", tree.top, "-B", own, "-G", "Ninja", "-DTRAINCTL_PRECOMPILE=OFF", "-DTRAINCTL_UNITY=OFF"],
+                    ["cmake", "--build", own, "--target", "trainctl_proto"]):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Skipped(f"{' '.join(map(str, command))} failed: {done.stderr[-500:]}")
+    return own
 
 
 def check_tidy(tree, fix):
-    database = next((tree.top / "build" / p for p in ("clang", "release", "dev")
-                     if (tree.top / "build" / p / "compile_commands.json").exists()), None)
-    if database is None:
-        raise Skipped("nothing is built: scripts/build first")
-    built = without_precompiled((database / "compile_commands.json").read_text())
-    files = [f for f in sorted(tree.changed()) if f.endswith(".cc") and str(tree.top / f) in built]
-    own = tree.top / "build" / "tidy"
-    own.mkdir(exist_ok=True)
-    (own / "compile_commands.json").write_text(built)
+    own = configure_for_tidy(tree)
+    known = (own / "compile_commands.json").read_text()
+    files = [f for f in sorted(tree.changed()) if f.endswith(".cc") and str(tree.top / f) in known]
     # Options that only the compiler of the database knows are no findings.
     command = [tool("clang-tidy"), "--quiet", "-p", str(own), "--extra-arg=-Wno-unknown-warning-option"]
     for file in files:

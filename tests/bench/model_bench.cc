@@ -5,16 +5,19 @@
 //   model_bench --model mlp [--batch 128] [--hidden 512,256]
 //   model_bench --model gpt [--batch 8] [--layers 4] [--width 128] [--heads 4] [--context 128]
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "kernels/compute_thread.h"
+#include "runtime/base/flags.h"
 #include "runtime/trainer/gpt.h"
 #include "runtime/trainer/mlp.h"
 #include "runtime/trainer/optimizer.h"
@@ -22,10 +25,10 @@
 namespace trainctl {
 namespace {
 
-struct Flags {
+struct Setup {
   std::string model;
   int64_t batch = 0;
-  std::vector<int64_t> hidden = {512, 256};
+  std::vector<int64_t> hidden;
   GptOptions gpt;
   double dropout = 0;
   double seconds = 0.5;
@@ -64,7 +67,7 @@ double ProcessSeconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-double SamplesPerSecond(Model& model, const Data& data, const Flags& flags) {
+double SamplesPerSecond(Model& model, const Data& data, const Setup& setup) {
   std::vector<std::vector<float>> parameters, gradients;
   std::vector<float*> p, g;
   for (const ParameterSpec& spec : model.parameters()) {
@@ -83,11 +86,11 @@ double SamplesPerSecond(Model& model, const Data& data, const Flags& flags) {
   };
   for (int i = 0; i < 3; ++i) one_step();
   double best = 1e9;
-  for (int w = 0; w < flags.windows; ++w) {
+  for (int w = 0; w < setup.windows; ++w) {
     const double start = ProcessSeconds();
     double elapsed = 0;
     int64_t steps = 0;
-    while (elapsed < flags.seconds) {
+    while (elapsed < setup.seconds) {
       one_step();
       ++steps;
       elapsed = ProcessSeconds() - start;
@@ -98,34 +101,40 @@ double SamplesPerSecond(Model& model, const Data& data, const Flags& flags) {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("Training throughput of one worker without communication");
-  Flags flags;
-  app.add_option("--model", flags.model)->required()->check(CLI::IsMember({"mlp", "gpt"}));
-  app.add_option("--batch", flags.batch);
-  app.add_option("--hidden", flags.hidden)->delimiter(',');
-  app.add_option("--layers", flags.gpt.layers);
-  app.add_option("--width", flags.gpt.width);
-  app.add_option("--heads", flags.gpt.heads);
-  app.add_option("--context", flags.gpt.context);
-  app.add_option("--vocabulary", flags.gpt.vocabulary);
-  app.add_option("--dropout", flags.dropout);
-  app.add_option("--seconds", flags.seconds);
-  app.add_option("--windows", flags.windows);
-  CLI11_PARSE(app, argc, argv);
+  constexpr Flags::Range kSizes = {1, 1'000'000};
+  Setup setup;
+  std::string hidden = "512,256";
+  Flags flags("model_bench", "Training throughput of one worker without communication");
+  flags.AddChoice("--model", &setup.model, {"mlp", "gpt"}, "which");
+  flags.Require("--model");
+  flags.Add("--batch", &setup.batch, {0, 1'000'000}, "samples; 0: as the example");
+  flags.Add("--hidden", &hidden, "N,…", "widths of the layers (mlp)");
+  flags.Add("--layers", &setup.gpt.layers, kSizes, "gpt");
+  flags.Add("--width", &setup.gpt.width, kSizes, "gpt");
+  flags.Add("--heads", &setup.gpt.heads, kSizes, "gpt");
+  flags.Add("--context", &setup.gpt.context, kSizes, "gpt");
+  flags.Add("--vocabulary", &setup.gpt.vocabulary, kSizes, "gpt");
+  flags.Add("--dropout", &setup.dropout, "share of what is dropped");
+  flags.Add("--seconds", &setup.seconds, "processor time of a window");
+  flags.Add("--windows", &setup.windows, {1, 1000}, "of which the best counts");
+  if (const std::optional<int> ended = flags.Parse(argc, argv)) return *ended;
+  for (const absl::string_view width : absl::StrSplit(hidden, ',')) {
+    if (!absl::SimpleAtoi(width, &setup.hidden.emplace_back())) return 2;
+  }
   ops::PrepareComputeThread();
   std::unique_ptr<Model> model;
   Data data;
-  if (flags.model == "mlp") {
+  if (setup.model == "mlp") {
     model = std::make_unique<Mlp>(
-        MlpOptions{.inputs = 784, .hidden = flags.hidden, .classes = 10, .dropout = flags.dropout});
-    data = RandomData(flags.batch > 0 ? flags.batch : 128, 784, 0, 10);
+        MlpOptions{.inputs = 784, .hidden = setup.hidden, .classes = 10, .dropout = setup.dropout});
+    data = RandomData(setup.batch > 0 ? setup.batch : 128, 784, 0, 10);
   } else {
-    flags.gpt.dropout = flags.dropout;
-    model = std::make_unique<Gpt>(flags.gpt);
-    data = RandomData(flags.batch > 0 ? flags.batch : 8, 0, flags.gpt.context,
-                      static_cast<int32_t>(flags.gpt.vocabulary));
+    setup.gpt.dropout = setup.dropout;
+    model = std::make_unique<Gpt>(setup.gpt);
+    data = RandomData(setup.batch > 0 ? setup.batch : 8, 0, setup.gpt.context,
+                      static_cast<int32_t>(setup.gpt.vocabulary));
   }
-  std::printf("%s %.1f samples/s\n", flags.model.c_str(), SamplesPerSecond(*model, data, flags));
+  std::printf("%s %.1f samples/s\n", setup.model.c_str(), SamplesPerSecond(*model, data, setup));
   return 0;
 }
 

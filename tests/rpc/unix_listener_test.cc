@@ -27,7 +27,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // Answers Describe by what the test says; counts every call that reaches it.
-class FakeService final : public v1::JobService::CallbackService {
+class LocalService final : public v1::JobService::CallbackService {
  public:
   std::function<void(Reply<v1::JobState>)> on_describe = [](Reply<v1::JobState> reply) {
     reply.Send({});
@@ -81,7 +81,7 @@ class UnixListenerTest : public ::testing::Test {
   }
 
   std::string folder_;
-  FakeService service_;
+  LocalService service_;
   Loop loop_;
   std::unique_ptr<UnixListener> listener_;
   std::thread thread_;

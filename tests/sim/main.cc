@@ -1,17 +1,17 @@
 // trainctl-sim: runs simulated jobs and says what went wrong.
 #include <unistd.h>
-#include <CLI/CLI.hpp>
-
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/flags.h"
 #include "tests/sim/world.h"
 
 namespace trainctl::sim {
@@ -94,38 +94,32 @@ std::vector<std::string> MutationNames() {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app{
+  Flags flags(
+      "trainctl-sim",
       "trainctl-sim: runs a job on simulated nodes with faults, from one seed.\n\n"
       "Exit status: 0 good, 10 crash, 11 unsafe, 12 stuck, 13 not the same twice. The last line "
       "is then the command that shows it again.\n\n"
-      "Example: trainctl-sim --seed 7 --nodes 64 --minutes 10"};
+      "Example: trainctl-sim --seed 7 --nodes 64 --minutes 10");
   Options options;
   double minutes = 5;
   int seeds = 1;
   bool twice = false;
   bool quiet = false;
   bool no_faults = false;
-  app.add_option("--seed", options.seed, "first seed")->capture_default_str();
-  app.add_option("--seeds", seeds, "so many, one after the other")->capture_default_str();
-  app.add_option("--nodes", options.nodes, "machines")
-      ->check(CLI::Range(1, 16384))
-      ->capture_default_str();
-  app.add_option("--slots", options.slots, "workers on each")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_option("--minutes", minutes, "simulated time with faults")->capture_default_str();
   std::string planted;
-  app.add_option("--plant", planted, "make this wrong, to see that it is found")
-      ->check(CLI::IsMember(MutationNames()));
-  app.add_option("--rare", options.rare,
-                 "faults come so many times less often, checkpoints every 5 min")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  app.add_flag("--no-faults", no_faults, "nothing goes wrong");
-  app.add_flag("--twice", twice, "run each seed twice and compare the traces");
-  app.add_flag("--trace", options.keep_trace, "print what happens");
-  app.add_flag("--quiet", quiet, "say nothing of what is good");
-  CLI11_PARSE(app, argc, argv);
+  flags.Add("--seed", &options.seed, "first seed");
+  flags.Add("--seeds", &seeds, {1, 1'000'000}, "so many, one after the other");
+  flags.Add("--nodes", &options.nodes, {1, 16384}, "machines");
+  flags.Add("--slots", &options.slots, {1, 64}, "workers on each");
+  flags.Add("--minutes", &minutes, "simulated time with faults");
+  flags.AddChoice("--plant", &planted, MutationNames(), "make this wrong, to see that it is found");
+  flags.Add("--rare", &options.rare, {1, 1000},
+            "faults come so many times less often, checkpoints every 5 min");
+  flags.AddSwitch("--no-faults", &no_faults, "nothing goes wrong");
+  flags.AddSwitch("--twice", &twice, "run each seed twice and compare the traces");
+  flags.AddSwitch("--trace", &options.keep_trace, "print what happens");
+  flags.AddSwitch("--quiet", &quiet, "say nothing of what is good");
+  if (const std::optional<int> ended = flags.Parse(argc, argv)) return *ended;
   options.duration = FromSeconds(minutes * 60);
   options.faults = !no_faults;
   for (int i = 0; i < kMutations; ++i) {

@@ -103,6 +103,14 @@ void Process::Cancel(Timer* timer) {
   free_.push_back(old.slot);
 }
 
+bool Process::Postpone(const Timer& timer, Instant local) {
+  if (timer.life == 0 || timer.slot >= pending_.size()) return false;
+  Pending& pending = pending_[timer.slot];
+  if (pending.life != timer.life || pending.when > local) return false;
+  pending.when = local;  // Fire sees that it came too early
+  return true;
+}
+
 void Process::Deliver(Task task) {
   if (!alive_) return;
   const bool first = parked_.empty() && resumed_at_ != timeline_->now();
@@ -122,7 +130,7 @@ void Process::Fire(Timer timer) {
     return;
   }
   Pending& pending = pending_[timer.slot];
-  if (Now() < pending.when) {  // the clock stood still meanwhile
+  if (Now() < pending.when) {  // postponed, or the clock stood still meanwhile
     timeline_->At(machine_->TrueTimeOf(pending.when), [this, timer] { Fire(timer); });
     return;
   }

@@ -75,6 +75,9 @@ class Process {
   Timer At(Instant local, Task task);
   Timer After(Duration delay, Task task) { return At(Now() + delay, std::move(task)); }
   void Cancel(Timer* timer);
+  // Lets a timer wait until a later time, which costs nothing now. False: it does not wait, or
+  // longer than that.
+  bool Postpone(const Timer& timer, Instant local);
   // Now, or once it runs again; not at all if it is dead.
   void Deliver(Task task);
 

@@ -311,13 +311,16 @@ void Shim::OnLeaseAnswer(const frame::LeaseAnswer& answer) {
 void Shim::TellKeeper() {
   if (world_->broken(Mutation::kLeaseNeverEnds)) return;
   const Instant until = lease_.until();
-  supervisor_.Cancel(&lease_end_timer_);
-  if (until != kNever) {
+  if (until == kNever) {
+    supervisor_.Cancel(&lease_end_timer_);
+  } else if (!supervisor_.Postpone(lease_end_timer_, until + kKeeperPatience)) {
+    supervisor_.Cancel(&lease_end_timer_);
     lease_end_timer_ = supervisor_.At(until + kKeeperPatience, [this] {
       if (EpochIsLive()) Stop(Duration(0));
     });
   }
   keeper_.Deliver([this, until] {
+    if (until != kNever && keeper_.Postpone(keeper_timer_, until)) return;
     keeper_.Cancel(&keeper_timer_);
     if (until == kNever) return;
     keeper_timer_ = keeper_.At(until, [this] {

@@ -42,7 +42,7 @@ std::unique_ptr<Reducer> Make(Communicator& communicator, ReducerOptions options
 int Last() { return static_cast<int>(kSizes.size()) - 1; }
 
 // One step in which this rank's micro-batches consist of these samples.
-absl::Status Step(Reducer& reducer, const std::vector<std::vector<int>>& micro_batches) {
+absl::Status OneStep(Reducer& reducer, const std::vector<std::vector<int>>& micro_batches) {
   if (absl::Status begun = reducer.BeginStep(static_cast<int>(micro_batches.size())); !begun.ok()) {
     return begun;
   }
@@ -105,7 +105,7 @@ TEST_P(ReducerWorld, SumsInRankOrderWhateverTheBuckets) {
       options.plan->buckets = buckets;
       auto reducer = Make(communicator, std::move(options));
       for (int step = 0; step < 3; ++step) {
-        ASSERT_TRUE(Step(*reducer, {samples[static_cast<size_t>(communicator.rank())]}).ok());
+        ASSERT_TRUE(OneStep(*reducer, {samples[static_cast<size_t>(communicator.rank())]}).ok());
         EXPECT_TRUE(SameBits(AllGradients(*reducer), expected));
         EXPECT_TRUE(reducer->all_used());
       }
@@ -157,15 +157,15 @@ TEST(Reducer, RebuildsBucketsOnceFromTheReadyOrderOfRankZero) {
 TEST(Reducer, APlanThatIsGivenIsUsedFromTheFirstStep) {
   RunRanks(2, [&](Session&, Communicator& communicator) {
     auto first = Make(communicator);
-    ASSERT_TRUE(Step(*first, {{communicator.rank()}}).ok());
-    ASSERT_TRUE(Step(*first, {{communicator.rank()}}).ok());
+    ASSERT_TRUE(OneStep(*first, {{communicator.rank()}}).ok());
+    ASSERT_TRUE(OneStep(*first, {{communicator.rank()}}).ok());
     ReducerOptions options;
     auto plan = PlanFromJson(PlanToJson(first->plan()), static_cast<int>(kSizes.size()));
     ASSERT_TRUE(plan.ok());
     options.plan = *plan;
     auto second = Make(communicator, std::move(options));
-    ASSERT_TRUE(Step(*second, {{communicator.rank()}}).ok());
-    ASSERT_TRUE(Step(*second, {{communicator.rank()}}).ok());
+    ASSERT_TRUE(OneStep(*second, {{communicator.rank()}}).ok());
+    ASSERT_TRUE(OneStep(*second, {{communicator.rank()}}).ok());
     EXPECT_EQ(second->layout(), 0);
     EXPECT_EQ(second->plan().buckets, first->plan().buckets);
     EXPECT_TRUE(SameBits(AllGradients(*second), AllGradients(*first)));
@@ -188,7 +188,7 @@ TEST(Reducer, AccumulatedMicroBatchesEqualOneLargeBatch) {
     auto reducer = Make(communicator);
     for (int step = 0; step < 3; ++step) {
       const uint64_t before = session.page().collectives.load();
-      ASSERT_TRUE(Step(*reducer, {{base, base + 1}, {base + 2}, {base + 3}}).ok());
+      ASSERT_TRUE(OneStep(*reducer, {{base, base + 1}, {base + 2}, {base + 3}}).ok());
       EXPECT_TRUE(SameBits(AllGradients(*reducer), Expected({{0, 1, 2, 3}, {4, 5, 6, 7}})));
       if (step > 0) {
         EXPECT_EQ(session.page().collectives.load() - before, reducer->plan().buckets.size())
@@ -196,7 +196,7 @@ TEST(Reducer, AccumulatedMicroBatchesEqualOneLargeBatch) {
       }
     }
     // The last group of an epoch is shorter.
-    ASSERT_TRUE(Step(*reducer, {{base}}).ok());
+    ASSERT_TRUE(OneStep(*reducer, {{base}}).ok());
     EXPECT_TRUE(SameBits(AllGradients(*reducer), Expected({{0}, {4}})));
   });
 }
@@ -206,14 +206,14 @@ TEST(Reducer, RanksWithFewerOrNoSamplesTakePart) {
     auto reducer = Make(communicator);
     const std::vector<std::vector<std::vector<int>>> by_rank = {{}, {{1, 2}, {3}}, {{4}}};
     for (int step = 0; step < 2; ++step) {
-      ASSERT_TRUE(Step(*reducer, by_rank[static_cast<size_t>(communicator.rank())]).ok());
+      ASSERT_TRUE(OneStep(*reducer, by_rank[static_cast<size_t>(communicator.rank())]).ok());
       EXPECT_TRUE(SameBits(AllGradients(*reducer), Expected({{}, {1, 2, 3}, {4}})));
       EXPECT_TRUE(reducer->all_used());
       // Rank 0 decides about buckets, and has seen no ready order yet.
       EXPECT_FALSE(reducer->plan().final);
     }
-    ASSERT_TRUE(Step(*reducer, {{communicator.rank()}}).ok());
-    ASSERT_TRUE(Step(*reducer, {{communicator.rank()}}).ok());
+    ASSERT_TRUE(OneStep(*reducer, {{communicator.rank()}}).ok());
+    ASSERT_TRUE(OneStep(*reducer, {{communicator.rank()}}).ok());
     EXPECT_TRUE(reducer->plan().final);
     EXPECT_TRUE(SameBits(AllGradients(*reducer), Expected({{0}, {1}, {2}})));
   });
@@ -287,7 +287,7 @@ TEST(Reducer, RecordsTheBucketInThePage) {
     options.plan.emplace().final = true;
     options.plan->buckets = {{5, 4, 3}, {2}, {1, 0}};
     auto reducer = Make(communicator, std::move(options));
-    ASSERT_TRUE(Step(*reducer, {{communicator.rank()}}).ok());
+    ASSERT_TRUE(OneStep(*reducer, {{communicator.rank()}}).ok());
     ASSERT_EQ(session.page().collectives.load(), 3u);
     for (int bucket = 0; bucket < 3; ++bucket) {
       EXPECT_EQ(session.page().ring[bucket].bucket, bucket);
@@ -299,7 +299,7 @@ TEST(Reducer, RecordsTheBucketInThePage) {
 TEST(Reducer, AnswersAnErrorFromThenOn) {
   RunRanks(2, [&](Session&, Communicator& communicator) {
     auto reducer = Make(communicator);
-    ASSERT_TRUE(Step(*reducer, {{communicator.rank()}}).ok());
+    ASSERT_TRUE(OneStep(*reducer, {{communicator.rank()}}).ok());
     communicator.Abort("stop");
     ASSERT_TRUE(reducer->BeginStep(0).ok());
     EXPECT_FALSE(reducer->Wait().ok());

@@ -11,15 +11,15 @@
 namespace trainctl {
 namespace {
 
-struct Shape {
+struct Layer {
   int64_t rows, in, out;
 };
 
-const std::vector<Shape> kShapes = {
+const std::vector<Layer> kLayers = {
     {1, 1, 1}, {3, 7, 5}, {17, 33, 10}, {37, 129, 67}, {64, 64, 64}};
 
 TEST(Linear, ForwardMatchesReference) {
-  for (const auto& [rows, in, out] : kShapes) {
+  for (const auto& [rows, in, out] : kLayers) {
     const auto x = RandomArray(rows * in, 1), w = RandomArray(out * in, 2), b = RandomArray(out, 3);
     auto y = Poisoned(rows * out);
     std::vector<double> want(y.size());
@@ -36,7 +36,7 @@ TEST(Linear, ForwardMatchesReference) {
 }
 
 TEST(Linear, BackwardMatchesReferenceAndAddsToParameterGradients) {
-  for (const auto& [rows, in, out] : kShapes) {
+  for (const auto& [rows, in, out] : kLayers) {
     const auto x = RandomArray(rows * in, 1), w = RandomArray(out * in, 2);
     const auto dy = RandomArray(rows * out, 3);
     auto dx = Poisoned(rows * in), dw = RandomArray(out * in, 4), db = RandomArray(out, 5);
@@ -53,7 +53,7 @@ TEST(Linear, BackwardMatchesReferenceAndAddsToParameterGradients) {
 }
 
 TEST(Relu, MatchesReferenceBothWays) {
-  for (const auto& [rows, in, out] : kShapes) {
+  for (const auto& [rows, in, out] : kLayers) {
     const auto b = RandomArray(out, 1);
     auto y = RandomArray(rows * out, 2), dy = RandomArray(rows * out, 3), db = RandomArray(out, 4);
     auto want_y = Double(y), want_dy = Double(dy), want_db = Double(db);
@@ -81,7 +81,7 @@ std::vector<int32_t> Targets(int64_t rows, int64_t classes) {
 }
 
 TEST(Classifier, MatchesReference) {
-  for (const auto& [rows, in, classes] : kShapes) {
+  for (const auto& [rows, in, classes] : kLayers) {
     auto logits = RandomArray(rows * classes, 1, 5.0f);
     const auto targets = Targets(rows, classes);
     auto want = Double(logits);

@@ -7,13 +7,13 @@
 namespace trainctl {
 namespace {
 
-struct Shape {
+struct Sizes {
   int64_t m, n, k;
 };
-const std::vector<Shape> kShapes = {{1, 1, 1}, {2, 5, 3}, {5, 16, 9}, {6, 33, 17}, {6, 64, 40}};
+const std::vector<Sizes> kSizes = {{1, 1, 1}, {2, 5, 3}, {5, 16, 9}, {6, 33, 17}, {6, 64, 40}};
 
 std::vector<double> Product(const std::vector<float>& a, int64_t row, int64_t column,
-                            const std::vector<float>& b, const Shape& s) {
+                            const std::vector<float>& b, const Sizes& s) {
   std::vector<double> c(static_cast<size_t>(s.m * s.n), 0.0);
   for (int64_t i = 0; i < s.m; ++i) {
     for (int64_t j = 0; j < s.n; ++j) {
@@ -26,7 +26,7 @@ std::vector<double> Product(const std::vector<float>& a, int64_t row, int64_t co
 }
 
 TEST(Tile, MultipliesByPackedPanels) {
-  for (const Shape& s : kShapes) {
+  for (const Sizes& s : kSizes) {
     const auto a = RandomArray(s.m * s.k, 1), b = RandomArray(s.k * s.n, 2);
     auto panels = Poisoned(ops::PanelFloats(s.k, s.n)), c = Poisoned(s.m * s.n);
     ops::PackPanels(b.data(), s.n, s.k, s.n, panels.data());
@@ -36,7 +36,7 @@ TEST(Tile, MultipliesByPackedPanels) {
 }
 
 TEST(Tile, PacksATransposeLikeTheMatrixItself) {
-  for (const Shape& s : kShapes) {
+  for (const Sizes& s : kSizes) {
     const auto b = RandomArray(s.k * s.n, 2);
     auto transposed = b;
     for (int64_t p = 0; p < s.k; ++p) {
@@ -50,7 +50,7 @@ TEST(Tile, PacksATransposeLikeTheMatrixItself) {
 }
 
 TEST(Tile, MultipliesTheTransposeFromALaterRowAndAdds) {
-  for (const Shape& s : kShapes) {
+  for (const Sizes& s : kSizes) {
     constexpr int64_t kSkipped = 2;  // rows of b before the first that is used
     const auto a = RandomArray(s.k * s.m, 1), b = RandomArray((s.k + kSkipped) * s.n, 2);
     const std::vector<float> used(b.begin() + kSkipped * s.n, b.end());

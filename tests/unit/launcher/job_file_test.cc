@@ -30,7 +30,7 @@ restart: {max: 3, window: 10 in 1h}
 env: {OMP_NUM_THREADS: "1"}
 )";
 
-std::string Refusal(const std::string& text) {
+std::string FileRefusal(const std::string& text) {
   const absl::StatusOr<JobFile> job = ParseJobFile(text, "job.yaml");
   EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(job.status().message());
@@ -69,39 +69,40 @@ TEST(JobFile, HoldsACommandInsteadOfTraining) {
 }
 
 TEST(JobFile, NamesLineAndNearestKeyOfAnUnknownOne) {
-  EXPECT_EQ(Refusal("nmae: x\ncommand: [a]\n"),
+  EXPECT_EQ(FileRefusal("nmae: x\ncommand: [a]\n"),
             "job.yaml:1: unknown key \"nmae\"; did you mean name?");
-  EXPECT_EQ(Refusal(With("hidden:", "hiden:")),
+  EXPECT_EQ(FileRefusal(With("hidden:", "hiden:")),
             "job.yaml:4: unknown key \"hiden\" in train.model; did you mean hidden?");
   EXPECT_EQ(
-      Refusal(With("warmup:", "warm_up:")),
+      FileRefusal(With("warmup:", "warm_up:")),
       "job.yaml:6: unknown key \"warm_up\" in train.optimizer.schedule; did you mean warmup?");
 }
 
 TEST(JobFile, NamesLineAndExpectationOfAWrongType) {
   EXPECT_EQ(
-      Refusal(With("steps: 2000", "steps: many")),
+      FileRefusal(With("steps: 2000", "steps: many")),
       "job.yaml:8: train.steps: found \"many\", expected a whole number from 1 to 1000000000");
-  EXPECT_THAT(Refusal(With("steps: 2000", "steps: \"2000\"")), HasSubstr("found the text"));
-  EXPECT_THAT(Refusal(With("steps: 2000", "steps: [1]")), HasSubstr("job.yaml:8: train.steps"));
-  EXPECT_THAT(Refusal(With("{global: 256, micro: 64}", "7")),
+  EXPECT_THAT(FileRefusal(With("steps: 2000", "steps: \"2000\"")), HasSubstr("found the text"));
+  EXPECT_THAT(FileRefusal(With("steps: 2000", "steps: [1]")), HasSubstr("job.yaml:8: train.steps"));
+  EXPECT_THAT(FileRefusal(With("{global: 256, micro: 64}", "7")),
               HasSubstr("job.yaml:7: train.batch must be a mapping"));
-  EXPECT_THAT(Refusal(With("[512, 256]", "[512, x]")), HasSubstr("train.model.hidden"));
-  EXPECT_THAT(Refusal(With("kind: adamw", "kind: adam")), HasSubstr("did you mean adamw?"));
-  EXPECT_THAT(Refusal("- a\n- b\n"), HasSubstr("the file must be a mapping"));
-  EXPECT_THAT(Refusal("just text"), HasSubstr("the file must be a mapping"));
+  EXPECT_THAT(FileRefusal(With("[512, 256]", "[512, x]")), HasSubstr("train.model.hidden"));
+  EXPECT_THAT(FileRefusal(With("kind: adamw", "kind: adam")), HasSubstr("did you mean adamw?"));
+  EXPECT_THAT(FileRefusal("- a\n- b\n"), HasSubstr("the file must be a mapping"));
+  EXPECT_THAT(FileRefusal("just text"), HasSubstr("the file must be a mapping"));
 }
 
 TEST(JobFile, RefusesValuesOutOfRange) {
-  EXPECT_THAT(Refusal(With("steps: 2000", "steps: 0")), HasSubstr("train.steps"));
-  EXPECT_THAT(Refusal(With("steps: 2000", "steps: -1")), HasSubstr("train.steps"));
-  EXPECT_THAT(Refusal(With("lr: 1e-3", "lr: .nan")), HasSubstr("train.optimizer.lr"));
-  EXPECT_THAT(Refusal(With("lr: 1e-3", "lr: -1")), HasSubstr("train.optimizer.lr"));
-  EXPECT_THAT(Refusal(With("micro: 64", "micro: 512")), HasSubstr("is larger than global"));
-  EXPECT_THAT(Refusal(With("every: 200 steps", "every: 5 minutes")), HasSubstr("checkpoint.every"));
-  EXPECT_THAT(Refusal(With("10 in 1h", "often")), HasSubstr("restart.window"));
-  EXPECT_THAT(Refusal(With("{workers: 2}", "{min: 3, max: 2}")), HasSubstr("less than min"));
-  EXPECT_THAT(Refusal(With("{workers: 2}", "{max: 0}")), HasSubstr("nodes.max"));
+  EXPECT_THAT(FileRefusal(With("steps: 2000", "steps: 0")), HasSubstr("train.steps"));
+  EXPECT_THAT(FileRefusal(With("steps: 2000", "steps: -1")), HasSubstr("train.steps"));
+  EXPECT_THAT(FileRefusal(With("lr: 1e-3", "lr: .nan")), HasSubstr("train.optimizer.lr"));
+  EXPECT_THAT(FileRefusal(With("lr: 1e-3", "lr: -1")), HasSubstr("train.optimizer.lr"));
+  EXPECT_THAT(FileRefusal(With("micro: 64", "micro: 512")), HasSubstr("is larger than global"));
+  EXPECT_THAT(FileRefusal(With("every: 200 steps", "every: 5 minutes")),
+              HasSubstr("checkpoint.every"));
+  EXPECT_THAT(FileRefusal(With("10 in 1h", "often")), HasSubstr("restart.window"));
+  EXPECT_THAT(FileRefusal(With("{workers: 2}", "{min: 3, max: 2}")), HasSubstr("less than min"));
+  EXPECT_THAT(FileRefusal(With("{workers: 2}", "{max: 0}")), HasSubstr("nodes.max"));
 }
 
 TEST(JobFile, NamesItsNodes) {
@@ -115,22 +116,23 @@ TEST(JobFile, NamesItsNodes) {
 }
 
 TEST(JobFile, WantsExactlyOneThingToRun) {
-  EXPECT_THAT(Refusal("name: x\n"), HasSubstr("says what to run"));
-  EXPECT_THAT(Refusal("command: []\n"), HasSubstr("must not be empty"));
-  EXPECT_THAT(Refusal(absl::StrCat(kWhole, "command: [a]\n")), HasSubstr("both given"));
-  EXPECT_THAT(Refusal(With("steps: 2000", "steps: 2000\n  epochs: 3")), HasSubstr("both given"));
-  EXPECT_THAT(Refusal(With("  steps: 2000\n", "")),
+  EXPECT_THAT(FileRefusal("name: x\n"), HasSubstr("says what to run"));
+  EXPECT_THAT(FileRefusal("command: []\n"), HasSubstr("must not be empty"));
+  EXPECT_THAT(FileRefusal(absl::StrCat(kWhole, "command: [a]\n")), HasSubstr("both given"));
+  EXPECT_THAT(FileRefusal(With("steps: 2000", "steps: 2000\n  epochs: 3")),
+              HasSubstr("both given"));
+  EXPECT_THAT(FileRefusal(With("  steps: 2000\n", "")),
               HasSubstr("train.steps or train.epochs is missing"));
 }
 
 TEST(Yaml, RefusesAHundredThousandLevels) {
-  EXPECT_THAT(Refusal(std::string(100'000, '[')), HasSubstr("levels deep"));
-  EXPECT_THAT(Refusal(std::string(100'000, '{')), HasSubstr("levels deep"));
+  EXPECT_THAT(FileRefusal(std::string(100'000, '[')), HasSubstr("levels deep"));
+  EXPECT_THAT(FileRefusal(std::string(100'000, '{')), HasSubstr("levels deep"));
   std::string block;
   for (int depth = 0; depth < 1000; ++depth) {
     absl::StrAppend(&block, std::string(static_cast<size_t>(depth), ' '), "a:\n");
   }
-  EXPECT_THAT(Refusal(block), HasSubstr("levels deep"));
+  EXPECT_THAT(FileRefusal(block), HasSubstr("levels deep"));
 }
 
 TEST(Yaml, RefusesAliasesThatExplode) {
@@ -140,46 +142,47 @@ TEST(Yaml, RefusesAliasesThatExplode) {
     absl::StrAppend(&bomb, std::string(1, name), ": &", std::string(1, name), " [*", last, ",*",
                     last, ",*", last, ",*", last, "]\n");
   }
-  EXPECT_THAT(Refusal(bomb), HasSubstr("job.yaml:1: anchors"));
-  EXPECT_THAT(Refusal("a: *b\n"), HasSubstr("job.yaml:1:"));
+  EXPECT_THAT(FileRefusal(bomb), HasSubstr("job.yaml:1: anchors"));
+  EXPECT_THAT(FileRefusal("a: *b\n"), HasSubstr("job.yaml:1:"));
 }
 
 TEST(Yaml, RefusesWhatMakesItAmbiguousOrLarge) {
-  EXPECT_THAT(Refusal("name: a\nname: b\n"), HasSubstr("job.yaml:2: key \"name\" is given twice"));
-  EXPECT_THAT(Refusal("name: a\n---\nname: b\n"), HasSubstr("more than one document"));
-  EXPECT_THAT(Refusal("name: !!python/object a\n"), HasSubstr("tags"));
-  EXPECT_THAT(Refusal("name: [a\nb: c\n"), HasSubstr("job.yaml:"));
-  EXPECT_THAT(Refusal("? [a]\n: b\n"), HasSubstr("a key must be a text"));
-  EXPECT_THAT(Refusal(std::string("na\0me: x\n", 9)), HasSubstr("zero byte"));
-  EXPECT_THAT(Refusal(std::string(2 << 20, 'a')), HasSubstr("larger than"));
+  EXPECT_THAT(FileRefusal("name: a\nname: b\n"),
+              HasSubstr("job.yaml:2: key \"name\" is given twice"));
+  EXPECT_THAT(FileRefusal("name: a\n---\nname: b\n"), HasSubstr("more than one document"));
+  EXPECT_THAT(FileRefusal("name: !!python/object a\n"), HasSubstr("tags"));
+  EXPECT_THAT(FileRefusal("name: [a\nb: c\n"), HasSubstr("job.yaml:"));
+  EXPECT_THAT(FileRefusal("? [a]\n: b\n"), HasSubstr("a key must be a text"));
+  EXPECT_THAT(FileRefusal(std::string("na\0me: x\n", 9)), HasSubstr("zero byte"));
+  EXPECT_THAT(FileRefusal(std::string(2 << 20, 'a')), HasSubstr("larger than"));
   std::string many;
   for (int key = 0; key < 100'000; ++key) {
     absl::StrAppend(&many, "k", key, ":\n");
   }
-  EXPECT_THAT(Refusal(many), HasSubstr("keys in one mapping"));
+  EXPECT_THAT(FileRefusal(many), HasSubstr("keys in one mapping"));
 }
 
 TEST(JobFile, EveryRefusalSaysWhereWhatWasFoundAndWhatToDo) {
-  EXPECT_EQ(Refusal(""),
+  EXPECT_EQ(FileRefusal(""),
             "job.yaml: holds nothing; it has to say what to run: command: [PROGRAM, …], "
             "or train: {…}");
-  EXPECT_EQ(Refusal("# only a comment\n"), Refusal(""));
-  EXPECT_EQ(Refusal(With("200 steps", "often")),
+  EXPECT_EQ(FileRefusal("# only a comment\n"), FileRefusal(""));
+  EXPECT_EQ(FileRefusal(With("200 steps", "often")),
             "job.yaml:11: checkpoint.every: found \"often\", expected a number of steps, such as "
             "\"200 steps\"");
-  EXPECT_EQ(Refusal(With("10 in 1h", "ten")),
+  EXPECT_EQ(FileRefusal(With("10 in 1h", "ten")),
             "job.yaml:12: restart.window: found \"ten\", expected a number of restarts and a time, "
             "such as \"10 in 1h\"");
-  EXPECT_EQ(Refusal(With("kind: mlp, ", "")),
+  EXPECT_EQ(FileRefusal(With("kind: mlp, ", "")),
             "job.yaml:4: train.model.kind is missing; expected mlp or gpt");
   EXPECT_EQ(
-      Refusal(With("global: 256, ", "")),
+      FileRefusal(With("global: 256, ", "")),
       "job.yaml:7: train.batch.global is missing; expected the number of samples in a step, of "
       "all workers together");
-  EXPECT_EQ(Refusal(With("keep: 3", "xyzzy: 3")),
+  EXPECT_EQ(FileRefusal(With("keep: 3", "xyzzy: 3")),
             "job.yaml:11: unknown key \"xyzzy\" in checkpoint; known are dir, every, keep");
-  EXPECT_THAT(Refusal("command: [a\n"), HasSubstr("this is no valid YAML: "));
-  EXPECT_EQ(Refusal(With("  steps: 2000\n", "  steps: 2000\n  epochs: 3\n")),
+  EXPECT_THAT(FileRefusal("command: [a\n"), HasSubstr("this is no valid YAML: "));
+  EXPECT_EQ(FileRefusal(With("  steps: 2000\n", "  steps: 2000\n  epochs: 3\n")),
             "job.yaml:9: train.epochs and train.steps are both given; give one of them");
 }
 

@@ -21,8 +21,8 @@ NodeRole Role(const LaunchFlags& flags, const std::optional<NodeIdentity>& sched
   return role.ok() ? *role : NodeRole();
 }
 
-std::string Refusal(const LaunchFlags& flags, const std::optional<NodeIdentity>& scheduler = {},
-                    const std::vector<ListedNode>& listed = {}) {
+std::string RoleRefusal(const LaunchFlags& flags, const std::optional<NodeIdentity>& scheduler = {},
+                        const std::vector<ListedNode>& listed = {}) {
   const absl::Status status = DecideRole(flags, scheduler, listed, IsOwn).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   return std::string(status.message());
@@ -94,13 +94,13 @@ TEST(NodeRole, ElasticJobsHaveBounds) {
 }
 
 TEST(NodeRole, RefusesWhatCannotMeet) {
-  EXPECT_THAT(Refusal(Flags("2")), HasSubstr("--rdzv-endpoint HOST:PORT"));
-  EXPECT_THAT(Refusal(Flags("2", "h:0", "0")), HasSubstr("port 0"));
-  EXPECT_THAT(Refusal(Flags("2", "h:x", "0")), HasSubstr("--rdzv-endpoint"));
-  EXPECT_THAT(Refusal(Flags("2", "h:1", "2")), HasSubstr("go from 0 to 1"));
-  EXPECT_THAT(Refusal(Flags("2", "h:1", "-1")), HasSubstr("--node-rank"));
-  EXPECT_THAT(Refusal(Flags("0", "h:1")), HasSubstr("--nnodes"));
-  EXPECT_THAT(Refusal(Flags(nullptr, nullptr, "1")), HasSubstr("--node-rank"));
+  EXPECT_THAT(RoleRefusal(Flags("2")), HasSubstr("--rdzv-endpoint HOST:PORT"));
+  EXPECT_THAT(RoleRefusal(Flags("2", "h:0", "0")), HasSubstr("port 0"));
+  EXPECT_THAT(RoleRefusal(Flags("2", "h:x", "0")), HasSubstr("--rdzv-endpoint"));
+  EXPECT_THAT(RoleRefusal(Flags("2", "h:1", "2")), HasSubstr("go from 0 to 1"));
+  EXPECT_THAT(RoleRefusal(Flags("2", "h:1", "-1")), HasSubstr("--node-rank"));
+  EXPECT_THAT(RoleRefusal(Flags("0", "h:1")), HasSubstr("--nnodes"));
+  EXPECT_THAT(RoleRefusal(Flags(nullptr, nullptr, "1")), HasSubstr("--node-rank"));
 }
 
 TEST(NodeRole, TheSameCommandMakesTheSameClaim) {
@@ -144,7 +144,7 @@ TEST(NodeRole, FlagsCountMoreThanAScheduler) {
 TEST(NodeRole, ABatchScriptIsToldToUseSrun) {
   NodeIdentity script = Slurm(0, 2);
   script.on_every_node = false;
-  EXPECT_THAT(Refusal(Flags(), script), HasSubstr("srun trainctl launch"));
+  EXPECT_THAT(RoleRefusal(Flags(), script), HasSubstr("srun trainctl launch"));
   EXPECT_FALSE(Role(Flags("1"), script).several);
 }
 
@@ -157,7 +157,7 @@ TEST(NodeRole, AListOfNodesMustHoldThisOne) {
   EXPECT_EQ(role.part.slots, 4);
   EXPECT_THAT(role.nodes, ElementsAre("n7", "here", "n9"));
   EXPECT_THAT(role.invited, ::testing::SizeIs(3));
-  EXPECT_THAT(Refusal(Flags(), {}, {{"n7", 0}, {"n8", 0}}), HasSubstr("none of them"));
+  EXPECT_THAT(RoleRefusal(Flags(), {}, {{"n7", 0}, {"n8", 0}}), HasSubstr("none of them"));
   EXPECT_EQ(Role(Flags("1:2"), {}, list).max_nodes, 2);
 }
 

@@ -25,7 +25,7 @@ bool Nobody(const Variables& environment) {
   return found.ok() && !found->has_value();
 }
 
-std::string Refusal(const Variables& environment) {
+std::string SchedulerRefusal(const Variables& environment) {
   return std::string(IdentifyNode(environment, "").status().message());
 }
 
@@ -119,20 +119,20 @@ TEST(Schedulers, AShellWithinSlurmIsNobody) {
 TEST(Schedulers, ContradictionsOfSlurmNameTheVariable) {
   Variables environment = SlurmStep();
   environment["SLURM_NODEID"] = "x";
-  EXPECT_THAT(Refusal(environment), HasSubstr("SLURM_NODEID: found \"x\""));
+  EXPECT_THAT(SchedulerRefusal(environment), HasSubstr("SLURM_NODEID: found \"x\""));
   environment = SlurmStep();
   environment["SLURM_STEP_NUM_NODES"] = "4";
-  EXPECT_THAT(Refusal(environment), HasSubstr("names 3 nodes"));
+  EXPECT_THAT(SchedulerRefusal(environment), HasSubstr("names 3 nodes"));
   environment = SlurmStep();
   environment["SLURM_STEP_TASKS_PER_NODE"] = "2(x1)";
-  EXPECT_THAT(Refusal(environment), HasSubstr("SLURM_STEP_TASKS_PER_NODE"));
+  EXPECT_THAT(SchedulerRefusal(environment), HasSubstr("SLURM_STEP_TASKS_PER_NODE"));
   environment = SlurmStep();
   environment["SLURMD_NODENAME"] = "elsewhere";
   environment["SLURM_NODEID"] = "3";
-  EXPECT_THAT(Refusal(environment), HasSubstr("node 3 of a job of 3"));
+  EXPECT_THAT(SchedulerRefusal(environment), HasSubstr("node 3 of a job of 3"));
   environment = SlurmStep();
   environment["SLURM_STEP_NODELIST"] = "n[1-";
-  EXPECT_THAT(Refusal(environment), HasSubstr("NODELIST"));
+  EXPECT_THAT(SchedulerRefusal(environment), HasSubstr("NODELIST"));
 }
 
 TEST(Schedulers, AProcessOfOpenMpiIsANode) {
@@ -151,9 +151,9 @@ TEST(Schedulers, AProcessOfOpenMpiIsANode) {
 }
 
 TEST(Schedulers, SeveralProcessesOfMpiOnANodeAreRefusedWithTheCommandThatMendsIt) {
-  EXPECT_THAT(Refusal({{"OMPI_COMM_WORLD_RANK", "3"},
-                       {"OMPI_COMM_WORLD_SIZE", "8"},
-                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}),
+  EXPECT_THAT(SchedulerRefusal({{"OMPI_COMM_WORLD_RANK", "3"},
+                                {"OMPI_COMM_WORLD_SIZE", "8"},
+                                {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}),
               HasSubstr("mpirun -N 1"));
   // All on one machine: every process but one lends its slot, as tasks of Slurm do.
   EXPECT_EQ(Identity({{"OMPI_COMM_WORLD_RANK", "3"},

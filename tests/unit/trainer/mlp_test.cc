@@ -10,22 +10,22 @@
 namespace trainctl {
 namespace {
 
-constexpr int64_t kInputs = 19, kClasses = 5, kSamples = 12;
+constexpr int64_t kInputs = 19, kClasses = 5, kImages = 12;
 
-MlpOptions Options(double dropout) {
+MlpOptions SmallMlp(double dropout) {
   return {
       .inputs = kInputs, .hidden = {13, 11}, .classes = kClasses, .dropout = dropout, .seed = 9};
 }
 
-struct Data {
+struct Images {
   std::vector<float> features;
   std::vector<int32_t> targets;
   std::vector<int64_t> ids;
 
-  Data() {
+  Images() {
     std::mt19937 engine(1);
     std::normal_distribution<float> normal;
-    for (int64_t s = 0; s < kSamples; ++s) {
+    for (int64_t s = 0; s < kImages; ++s) {
       for (int64_t i = 0; i < kInputs; ++i) features.push_back(normal(engine));
       targets.push_back(static_cast<int32_t>(s % kClasses));
       ids.push_back(1000 - 3 * s);
@@ -40,7 +40,7 @@ struct Data {
 };
 
 TEST(Mlp, RegistersWeightAndBiasOfEachLayerInForwardOrder) {
-  Mlp mlp(Options(0));
+  Mlp mlp(SmallMlp(0));
   ASSERT_EQ(mlp.parameters().size(), 6u);
   EXPECT_EQ(mlp.parameters()[2].name, "layers.1.weight");
   EXPECT_EQ(mlp.parameters()[2].shape, (std::vector<int64_t>{11, 13}));
@@ -49,69 +49,69 @@ TEST(Mlp, RegistersWeightAndBiasOfEachLayerInForwardOrder) {
 }
 
 TEST(Mlp, GradientsMatchFiniteDifferences) {
-  const Data data;
+  const Images data;
   for (double dropout : {0.0, 0.3}) {
-    ModelCase c(std::make_unique<Mlp>(Options(dropout)));
-    c.ExpectGradientsMatchFiniteDifferences(data.Slice(0, kSamples), 5e-3);
+    ModelCase c(std::make_unique<Mlp>(SmallMlp(dropout)));
+    c.ExpectGradientsMatchFiniteDifferences(data.Slice(0, kImages), 5e-3);
   }
 }
 
 TEST(Mlp, CallsReadyOnceForEachFinalGradient) {
-  const Data data;
-  ModelCase c(std::make_unique<Mlp>(Options(0.3)));
-  c.ExpectEveryParameterIsReadyOnce(data.Slice(0, kSamples));
+  const Images data;
+  ModelCase c(std::make_unique<Mlp>(SmallMlp(0.3)));
+  c.ExpectEveryParameterIsReadyOnce(data.Slice(0, kImages));
 }
 
 TEST(Mlp, LossAndGradientsDoNotDependOnTheSplitIntoMicroBatches) {
-  const Data data;
-  ModelCase c(std::make_unique<Mlp>(Options(0.3)));
+  const Images data;
+  ModelCase c(std::make_unique<Mlp>(SmallMlp(0.3)));
   const auto slice = [&](int64_t first, int64_t count) { return data.Slice(first, count); };
-  const double whole = c.AccumulateInMicroBatches(kSamples, kSamples, 0.1f, slice);
+  const double whole = c.AccumulateInMicroBatches(kImages, kImages, 0.1f, slice);
   const auto gradients = c.gradients();
   for (int64_t parts : {2, 4}) {
-    const double split = c.AccumulateInMicroBatches(kSamples, kSamples / parts, 0.1f, slice);
+    const double split = c.AccumulateInMicroBatches(kImages, kImages / parts, 0.1f, slice);
     EXPECT_NEAR(split, whole, 1e-6 * whole);
     EXPECT_LE(RelativeDifference(c.gradients(), gradients), 1e-6);
   }
 }
 
 TEST(Mlp, RepeatsBitForBit) {
-  const Data data;
-  ModelCase a(std::make_unique<Mlp>(Options(0.3))), b(std::make_unique<Mlp>(Options(0.3)));
-  const Batch batch = data.Slice(0, kSamples);
+  const Images data;
+  ModelCase a(std::make_unique<Mlp>(SmallMlp(0.3))), b(std::make_unique<Mlp>(SmallMlp(0.3)));
+  const Batch batch = data.Slice(0, kImages);
   EXPECT_EQ(a.model().ForwardBackward(batch, 1.0f, 1, IgnoreReady),
             b.model().ForwardBackward(batch, 1.0f, 1, IgnoreReady));
   EXPECT_EQ(a.gradients(), b.gradients());
 }
 
 TEST(Mlp, AnotherStepDropsOtherElements) {
-  const Data data;
-  ModelCase c(std::make_unique<Mlp>(Options(0.3)));
-  const Batch batch = data.Slice(0, kSamples);
+  const Images data;
+  ModelCase c(std::make_unique<Mlp>(SmallMlp(0.3)));
+  const Batch batch = data.Slice(0, kImages);
   EXPECT_NE(c.model().ForwardBackward(batch, 1.0f, 1, IgnoreReady),
             c.model().ForwardBackward(batch, 1.0f, 2, IgnoreReady));
 }
 
 TEST(Mlp, LearnsItsTrainingData) {
-  const Data data;
-  ModelCase c(std::make_unique<Mlp>(Options(0)));
+  const Images data;
+  ModelCase c(std::make_unique<Mlp>(SmallMlp(0)));
   Optimizer optimizer({.kind = OptimizerOptions::Kind::kAdamW}, c.model().parameters());
-  const Batch batch = data.Slice(0, kSamples);
+  const Batch batch = data.Slice(0, kImages);
   for (int64_t step = 0; step < 200; ++step) {
-    c.model().ForwardBackward(batch, 1.0f / kSamples, static_cast<uint64_t>(step), IgnoreReady);
+    c.model().ForwardBackward(batch, 1.0f / kImages, static_cast<uint64_t>(step), IgnoreReady);
     c.Update(optimizer, 1e-2, step);
   }
   const EvaluateResult result = c.model().Evaluate(batch);
-  EXPECT_EQ(result.correct, kSamples);
-  EXPECT_EQ(result.count, kSamples);
-  EXPECT_LT(result.loss_sum / kSamples, 0.05);
+  EXPECT_EQ(result.correct, kImages);
+  EXPECT_EQ(result.count, kImages);
+  EXPECT_LT(result.loss_sum / kImages, 0.05);
 }
 
 TEST(Mlp, WithoutHiddenLayersIsLogisticRegression) {
-  const Data data;
+  const Images data;
   ModelCase c(std::make_unique<Mlp>(
       MlpOptions{.inputs = kInputs, .hidden = {}, .classes = kClasses, .dropout = 0, .seed = 0}));
-  c.ExpectGradientsMatchFiniteDifferences(data.Slice(0, kSamples), 5e-3);
+  c.ExpectGradientsMatchFiniteDifferences(data.Slice(0, kImages), 5e-3);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ EpochEnd EndAt(int64_t second, FailureClass failure_class = FailureClass::kWorke
   return end;
 }
 
-JobSpec Spec(int max_restarts) {
+JobSpec PolicySpec(int max_restarts) {
   JobSpec spec;
   spec.max_restarts = max_restarts;
   return spec;
@@ -33,7 +33,7 @@ TEST(RestartPolicy, SpendsTheBudgetOnTheScriptsOwnFailuresOnly) {
   };
   for (const auto& c : kCases) {
     RestartPolicy policy;
-    EXPECT_EQ(policy.Decide(Spec(0), EndAt(0, c.failure_class)).restart, c.restarts)
+    EXPECT_EQ(policy.Decide(PolicySpec(0), EndAt(0, c.failure_class)).restart, c.restarts)
         << FailureClassName(c.failure_class);
   }
 }
@@ -41,32 +41,33 @@ TEST(RestartPolicy, SpendsTheBudgetOnTheScriptsOwnFailuresOnly) {
 TEST(RestartPolicy, ADamagedCheckpointIsPassedByAndAFullDiskIsNot) {
   RestartPolicy policy;
   EpochEnd end = EndAt(0, FailureClass::kDisk);
-  const RestartDecision full = policy.Decide(Spec(9), end);
+  const RestartDecision full = policy.Decide(PolicySpec(9), end);
   EXPECT_FALSE(full.restart);
   EXPECT_TRUE(full.mendable);
   end.found_damage = true;
-  EXPECT_TRUE(policy.Decide(Spec(0), end).restart);
+  EXPECT_TRUE(policy.Decide(PolicySpec(0), end).restart);
 }
 
 TEST(RestartPolicy, AUserErrorIsNeverTriedAgain) {
   RestartPolicy policy;
-  const RestartDecision decision = policy.Decide(Spec(100), EndAt(0, FailureClass::kUserError));
+  const RestartDecision decision =
+      policy.Decide(PolicySpec(100), EndAt(0, FailureClass::kUserError));
   EXPECT_FALSE(decision.restart);
   EXPECT_FALSE(decision.mendable);
 }
 
 TEST(RestartPolicy, StopsWhenTheBudgetIsUsed) {
   RestartPolicy policy;
-  EXPECT_TRUE(policy.Decide(Spec(2), EndAt(0)).restart);
-  EXPECT_TRUE(policy.Decide(Spec(2), EndAt(1, FailureClass::kNodeLost)).restart);
-  EXPECT_TRUE(policy.Decide(Spec(2), EndAt(2)).restart);
-  const RestartDecision decision = policy.Decide(Spec(2), EndAt(3));
+  EXPECT_TRUE(policy.Decide(PolicySpec(2), EndAt(0)).restart);
+  EXPECT_TRUE(policy.Decide(PolicySpec(2), EndAt(1, FailureClass::kNodeLost)).restart);
+  EXPECT_TRUE(policy.Decide(PolicySpec(2), EndAt(2)).restart);
+  const RestartDecision decision = policy.Decide(PolicySpec(2), EndAt(3));
   EXPECT_FALSE(decision.restart);
   EXPECT_TRUE(decision.mendable);
 }
 
 TEST(RestartPolicy, TheWindowBoundsEveryClassAndMovesOn) {
-  JobSpec spec = Spec(0);
+  JobSpec spec = PolicySpec(0);
   spec.window_restarts = 2;
   spec.restart_window = seconds(100);
   RestartPolicy policy;
@@ -77,7 +78,7 @@ TEST(RestartPolicy, TheWindowBoundsEveryClassAndMovesOn) {
 }
 
 TEST(RestartPolicy, BacksOffUpToHalfAMinute) {
-  JobSpec spec = Spec(100);
+  JobSpec spec = PolicySpec(100);
   spec.window_restarts = 100;
   RestartPolicy policy;
   int64_t at = 0;
@@ -92,7 +93,7 @@ TEST(RestartPolicy, BacksOffUpToHalfAMinute) {
 }
 
 TEST(RestartPolicy, StopsAfterEpochsWithoutANewStep) {
-  JobSpec spec = Spec(100);
+  JobSpec spec = PolicySpec(100);
   spec.no_progress_epochs = 2;
   RestartPolicy policy;
   EpochEnd end = EndAt(0);
@@ -110,7 +111,7 @@ TEST(RestartPolicy, StopsAfterEpochsWithoutANewStep) {
 }
 
 TEST(RestartPolicy, AScriptWithoutStepsIsBoundByItsBudgetAlone) {
-  JobSpec spec = Spec(6);
+  JobSpec spec = PolicySpec(6);
   spec.no_progress_epochs = 1;
   RestartPolicy policy;
   for (int i = 0; i < 6; ++i) EXPECT_TRUE(policy.Decide(spec, EndAt(i)).restart);
@@ -121,8 +122,8 @@ TEST(RestartPolicy, RemembersWhatTheJournalSays) {
   RestartPolicy policy;
   policy.Remember(EndAt(1'000'000));
   policy.Shift(seconds(-999'000), Instant{} + seconds(500));
-  EXPECT_FALSE(policy.Decide(Spec(1), EndAt(600)).restart);
-  JobSpec spec = Spec(2);
+  EXPECT_FALSE(policy.Decide(PolicySpec(1), EndAt(600)).restart);
+  JobSpec spec = PolicySpec(2);
   spec.window_restarts = 1;
   spec.restart_window = seconds(100);
   EXPECT_TRUE(policy.Decide(spec, EndAt(600)).restart) << "nothing lies in the future";
@@ -135,7 +136,7 @@ EpochEnd On(const std::string& node, int64_t second, FailureClass failure_class)
 }
 
 TEST(RestartPolicy, BlamesANodeThatFailsTwiceWithinTheWindow) {
-  JobSpec spec = Spec(100);
+  JobSpec spec = PolicySpec(100);
   spec.restart_window = seconds(100);
   RestartPolicy policy;
   policy.Decide(spec, On("n2", 0, FailureClass::kNodeLost));
@@ -154,7 +155,7 @@ TEST(RestartPolicy, BlamesANodeThatFailsTwiceWithinTheWindow) {
 }
 
 TEST(RestartPolicy, ToBlameANodeItMustBeItsOwnFailure) {
-  const JobSpec spec = Spec(100);
+  const JobSpec spec = PolicySpec(100);
   RestartPolicy policy;
   for (int i = 0; i < 2; ++i) {
     policy.Decide(spec, On("preempted", i, FailureClass::kPreempted));

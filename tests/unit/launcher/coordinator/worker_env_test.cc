@@ -26,7 +26,7 @@ EpochFormed TwoNodes() {
   return epoch;
 }
 
-JobSpec Spec() {
+JobSpec EnvSpec() {
   JobSpec spec;
   spec.job_id = "job-7";
   spec.command = {"python3", "-u", "train.py", "--out=o.${local_rank}.${local_rank}"};
@@ -44,7 +44,7 @@ std::string ValueIn(const std::vector<std::string>& env, const std::string& name
 }
 
 TEST(WorkerEnv, IsTheContractOfTorchrun) {
-  const StartWorkers start = PlanWorkers(Spec(), TwoNodes(), "n2", 8);
+  const StartWorkers start = PlanWorkers(EnvSpec(), TwoNodes(), "n2", 8);
   EXPECT_EQ(start.node, "n2");
   EXPECT_EQ(start.epoch, Epoch(3));
   EXPECT_EQ(start.world_size, 4);
@@ -82,7 +82,7 @@ TEST(WorkerEnv, IsTheContractOfTorchrun) {
 }
 
 TEST(WorkerEnv, ReplacesLocalRankInArgumentsAndAppendsTheOldFlag) {
-  JobSpec spec = Spec();
+  JobSpec spec = EnvSpec();
   spec.local_rank_argument = "local-rank";
   const StartWorkers start = PlanWorkers(spec, TwoNodes(), "n1", 8);
   EXPECT_THAT(start.workers[1].argv,
@@ -90,7 +90,7 @@ TEST(WorkerEnv, ReplacesLocalRankInArgumentsAndAppendsTheOldFlag) {
 }
 
 TEST(WorkerEnv, TheUsersOwnSettingsStay) {
-  JobSpec spec = Spec();
+  JobSpec spec = EnvSpec();
   spec.env = {"OMP_NUM_THREADS=1",
               "NCCL_ASYNC_ERROR_HANDLING=0",
               "NCCL_DEBUG=INFO",
@@ -112,7 +112,7 @@ TEST(WorkerEnv, TheUsersOwnSettingsStay) {
 }
 
 TEST(WorkerEnv, NothingOfSystemdReachesAWorker) {
-  JobSpec spec = Spec();
+  JobSpec spec = EnvSpec();
   spec.env = {"NOTIFY_SOCKET=/run/x", "LISTEN_FDS=1", "LISTEN_PID=2",      "WATCHDOG_USEC=1",
               "JOURNAL_STREAM=8:9",   "HOME=/home/u", "SYSTEMD_EXEC_PID=3"};
   const StartWorkers start = PlanWorkers(spec, TwoNodes(), "n1", 8);
@@ -124,7 +124,7 @@ TEST(WorkerEnv, NothingOfSystemdReachesAWorker) {
 }
 
 TEST(WorkerEnv, SeveralNodesMeetOnTheInterfaceThatIsReached) {
-  JobSpec spec = Spec();
+  JobSpec spec = EnvSpec();
   EpochFormed epoch = TwoNodes();
   EXPECT_EQ(ValueIn(PlanWorkers(spec, epoch, "n2", 8).env, "GLOO_SOCKET_IFNAME"), "(unset)");
   epoch.nodes[1].interface = "ib0";
@@ -139,11 +139,11 @@ TEST(WorkerEnv, SeveralNodesMeetOnTheInterfaceThatIsReached) {
 }
 
 TEST(WorkerEnv, ThreadsAreNeverFewerThanOne) {
-  EXPECT_THAT(PlanWorkers(Spec(), TwoNodes(), "n1", 1).env, Contains("OMP_NUM_THREADS=1"));
+  EXPECT_THAT(PlanWorkers(EnvSpec(), TwoNodes(), "n1", 1).env, Contains("OMP_NUM_THREADS=1"));
 }
 
 TEST(WorkerEnv, NamesTheCheckpointToStartFrom) {
-  JobSpec spec = Spec();
+  JobSpec spec = EnvSpec();
   spec.checkpoint_folder = "/ckpt";
   EpochFormed epoch = TwoNodes();
   epoch.resume_step = Step(1200);
@@ -155,7 +155,7 @@ TEST(WorkerEnv, NamesTheCheckpointToStartFrom) {
 }
 
 TEST(WorkerEnv, TensorFlowSeesEveryWorkerAndItself) {
-  const StartWorkers start = PlanWorkers(Spec(), TwoNodes(), "n2", 8);
+  const StartWorkers start = PlanWorkers(EnvSpec(), TwoNodes(), "n2", 8);
   const auto config = nlohmann::json::parse(ValueIn(start.workers[0].env, "TF_CONFIG"));
   EXPECT_EQ(config["task"]["index"], 2);
   EXPECT_EQ(config["task"]["type"], "worker");
@@ -168,7 +168,7 @@ TEST(WorkerEnv, OtherFrameworksSeeA2x2JobAndItsNextEpochWithOneNodeReplaced) {
   const auto expect = [](const EpochFormed& epoch, const std::string& cluster,
                          const std::string& coordinator) {
     for (const NodeShare& share : epoch.nodes) {
-      const StartWorkers start = PlanWorkers(Spec(), epoch, share.node, 8);
+      const StartWorkers start = PlanWorkers(EnvSpec(), epoch, share.node, 8);
       EXPECT_EQ(ValueIn(start.env, "JAX_COORDINATOR_ADDRESS"), coordinator);
       EXPECT_EQ(ValueIn(start.env, "JAX_NUM_PROCESSES"), "4");
       for (const WorkerLaunch& worker : start.workers) {
@@ -199,13 +199,13 @@ TEST(WorkerEnv, NoVariableOutgrowsWhatTheKernelTakes) {
   for (int rank = 0; rank < 5000; ++rank) {
     epoch.nodes.push_back({absl::StrCat("n", rank), "", "255.255.255.255", rank, 1});
   }
-  const StartWorkers start = PlanWorkers(Spec(), epoch, "n7", 8);
+  const StartWorkers start = PlanWorkers(EnvSpec(), epoch, "n7", 8);
   for (const std::string& entry : start.workers[0].env) EXPECT_LT(entry.size(), 131072u);
   EXPECT_EQ(ValueIn(start.workers[0].env, "TF_CONFIG"), "(unset)");
 }
 
 TEST(WorkerEnv, AVirtualLocalRankIsZeroWithOneVisibleDevice) {
-  JobSpec spec = Spec();
+  JobSpec spec = EnvSpec();
   spec.virtual_local_rank = true;
   spec.local_rank_argument = "local_rank";
   spec.env = {"CUDA_VISIBLE_DEVICES=GPU-a,GPU-b"};
