@@ -120,12 +120,6 @@ class Names(unittest.TestCase):
         self.assertEqual(findings("words", {"launcher/information.cc": ""}), [])
 
 
-class Tidy(unittest.TestCase):
-    def test_the_database_is_used_without_the_precompiled_headers_of_another_compiler(self):
-        database = '"command": "c++ -O2 -Winvalid-pch -include /b/CMakeFiles/x.dir/cmake_pch.hxx -c a.cc"'
-        self.assertEqual(check.without_precompiled(database), '"command": "c++ -O2 -c a.cc"')
-
-
 class Formatting(unittest.TestCase):
     @unittest.skipUnless(shutil.which("git"), "git is not installed")
     def test_a_file_that_is_not_formatted_is_found_and_mended(self):

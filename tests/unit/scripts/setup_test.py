@@ -78,7 +78,7 @@ class Setup(unittest.TestCase):
     def test_an_unknown_flag_is_a_usage_error(self):
         done = self.setup("--test")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("known are --tests, --check and --examples", done.stderr)
+        self.assertIn("known are --tests, --service, --check and --examples", done.stderr)
 
 
 if __name__ == "__main__":
