@@ -101,9 +101,7 @@ std::string ConnectBack::Trouble(const std::vector<std::string>& unreached) cons
       ", port ", candidate().port);
 }
 
-bool ConnectBack::Has(absl::string_view name) const {
-  return index_.find(std::string(name)) != index_.end();
-}
+bool ConnectBack::Has(absl::string_view name) const { return index_.contains(name); }
 
 std::vector<std::string> ConnectBack::Waited() const {
   std::vector<std::string> names;

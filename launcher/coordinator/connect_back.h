@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "launcher/coordinator/action.h"
 #include "launcher/coordinator/event.h"
@@ -55,7 +56,7 @@ class ConnectBack {
   std::string Trouble(const std::vector<std::string>& unreached) const;
 
   std::vector<Peer> peers_;
-  std::map<std::string, size_t> index_;
+  absl::flat_hash_map<std::string, size_t> index_;
   uint64_t probe_;
   size_t asked_ = 0;  // candidates so far
   Instant deadline_ = kNever;

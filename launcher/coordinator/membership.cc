@@ -302,22 +302,22 @@ Instant Membership::next_lease_end() const {
 // ---- Looking
 
 const Node* Membership::Find(absl::string_view name) const {
-  const auto it = nodes_.find(name);
-  return it == nodes_.end() ? nullptr : &it->second;
+  const auto it = by_name_.find(name);
+  return it == by_name_.end() ? nullptr : it->second;
 }
 
 Node* Membership::FindMutable(absl::string_view name) {
-  const auto it = nodes_.find(name);
-  return it == nodes_.end() ? nullptr : &it->second;
+  const auto it = by_name_.find(name);
+  return it == by_name_.end() ? nullptr : it->second;
 }
 
 Node& Membership::FindOrMake(const std::string& name) {
-  const auto [it, made] = nodes_.try_emplace(name);
-  if (made) {
-    it->second.name = name;
-    it->second.since = now_;
-  }
-  return it->second;
+  if (Node* const known = FindMutable(name)) return *known;
+  Node& node = nodes_[name];
+  node.name = name;
+  node.since = now_;
+  by_name_[node.name] = &node;
+  return node;
 }
 
 std::vector<const Node*> Membership::All() const {

@@ -2,7 +2,7 @@
 set(TRAINCTL_TEST_OPTIONS $<$<CONFIG:Release>:-O0>)
 include(Precompile)
 # Several sources in one go, which parses headers and instantiates templates once for all of them.
-# Where every change is compiled again (the other presets), single files are faster.
+# Where a developer compiles every change again (preset dev), single files are faster.
 string(COMPARE EQUAL "${CMAKE_BUILD_TYPE}" Release united)
 option(TRAINCTL_UNITY "Compile the sources of a folder together, sixteen at a time"
        ${united})

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/journal_format.h"
@@ -85,14 +86,16 @@ class RanksChecker : public Checker {
       CheckShares(*formed);
       CheckStable(*formed);
       newest_ = *formed;
+      share_of_.clear();
+      for (const NodeShare& share : newest_.nodes) share_of_[share.node] = &share;
     }
   }
   void OnPerform(const Action& action) override {
     const auto* start = std::get_if<StartWorkers>(&action);
     if (!start) return;
-    const auto share = std::find_if(newest_.nodes.begin(), newest_.nodes.end(),
-                                    [&](const NodeShare& s) { return s.node == start->node; });
-    if (share == newest_.nodes.end()) {
+    const auto found = share_of_.find(start->node);
+    const NodeShare* share = found == share_of_.end() ? nullptr : found->second;
+    if (share == nullptr) {
       return Object(absl::StrCat(start->node, " was told to start and is not in the epoch"));
     }
     bool right = start->world_size == newest_.world_size() &&
@@ -139,6 +142,7 @@ class RanksChecker : public Checker {
   }
 
   EpochFormed newest_;
+  absl::flat_hash_map<std::string, const NodeShare*> share_of_;  // in newest_
 };
 
 // Restarts stay within what was asked for, in all terms together.

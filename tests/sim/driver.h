@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "launcher/coordinator/coordinator.h"
 #include "tests/sim/network.h"
@@ -83,7 +84,7 @@ class Driver {
   bool writing_ = false;  // within a write to the journal
   std::vector<Seat> seats_;
   std::vector<int> replaced_;  // nodes whose replaced stream is still to be closed
-  std::map<StreamId, int> joined_;
+  absl::flat_hash_map<StreamId, int> joined_;
   Instant armed_ = kNever;
   Process::Timer timer_;
   std::optional<Outcome> outcome_;

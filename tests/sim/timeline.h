@@ -28,14 +28,16 @@ class Timeline {
     uint64_t order;
     uint32_t slot;
   };
-  static bool Later(const Due& a, const Due& b) {
-    return a.at != b.at ? a.at > b.at : a.order > b.order;
+  static bool Earlier(const Due& a, const Due& b) {
+    return a.at != b.at ? a.at < b.at : a.order < b.order;
   }
+  void Push(Due due);
+  Due Pop();  // REQUIRES: there is one
 
   Instant now_;
   uint64_t next_order_ = 0;
   uint64_t tasks_run_ = 0;
-  std::vector<Due> due_;  // a heap
+  std::vector<Due> due_;  // a heap in which each has four children: half as deep as one of two
   std::vector<Task> tasks_;
   std::vector<uint32_t> free_;
 };

@@ -4,9 +4,9 @@
 #define TRAINCTL_TESTS_SIM_TRAINING_H_
 
 #include <cstdint>
-#include <set>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "launcher/coordinator/journal_record.h"
 #include "runtime/base/ids.h"
 #include "runtime/local/frames.h"
@@ -43,7 +43,7 @@ class Training {
   const Step resume_;
   std::vector<int> node_of_rank_;
   std::vector<int> nodes_;
-  std::set<int> running_;
+  absl::flat_hash_set<int> running_;
   bool loaded_ = false;
   bool broken_ = false;  // a peer is lost: no collective ends any more
   bool hung_ = false;
