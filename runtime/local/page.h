@@ -1,8 +1,8 @@
 // The worker page: one memory-mapped memfd per worker, created and kept by the keeper, so that it
 // survives the worker. The worker writes the first part, the supervisor the last; nobody locks.
 // Every field is a naturally aligned little-endian integer or IEEE double at a fixed offset, so a
-// Python program can read and write it with `struct` alone (offsets are static-asserted in page.cc
-// and listed in runtime/local/README.md).
+// Python program can read and write it with `struct` alone (offsets are static-asserted in
+// page.cc).
 #ifndef TRAINCTL_RUNTIME_LOCAL_PAGE_H_
 #define TRAINCTL_RUNTIME_LOCAL_PAGE_H_
 

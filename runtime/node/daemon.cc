@@ -73,7 +73,8 @@ Daemon::Daemon(Loop* loop, DaemonOptions options)
 
 absl::Status Daemon::Begin() {
   if (!options_.adopt.empty()) {
-    ASSIGN_OR_RETURN(Task task, LoadJob(JobFolder(options_.state_folder, options_.adopt)));
+    ASSIGN_OR_RETURN(Task task,
+                     LoadJob(FollowJob(JobFolder(options_.state_folder, options_.adopt))));
     SetOwner(task.job.folder, options_.socket);
     Run(std::move(task), false, std::nullopt);
   } else if (!options_.private_daemon) {
@@ -90,7 +91,7 @@ absl::Status Daemon::Begin() {
 void Daemon::AdoptLivingJobs() {
   const std::string folder = FolderOf(JobFolder(options_.state_folder, "x"));
   for (const std::string& job_id : FolderEntries(folder)) {
-    const std::string job_folder = JoinPath(folder, job_id);
+    const std::string job_folder = FollowJob(JoinPath(folder, job_id));
     const bool lives = ConnectUnix(ShimSocket(job_id)).ok() || ConnectUnix(JobSocket(job_id)).ok();
     if (!lives || !IsOwner(job_folder, options_.socket)) continue;
     absl::StatusOr<Task> task = LoadJob(job_folder);
@@ -156,6 +157,7 @@ absl::StatusOr<Daemon::Task> Daemon::MakeJob(v1::JobSpec spec, v1::NodePart part
   RETURN_IF_ERROR(MakePrivateFolder(spec.job_folder()));
   RETURN_IF_ERROR(MakeFolders(spec.log_folder()));
   SetOwner(spec.job_folder(), options_.socket);
+  LinkJob(JobFolder(options_.state_folder, spec.job_id()), spec.job_folder());
   spec.set_head(part.node().empty() ? facts_.node : part.node());
   part.set_folder(spec.job_folder());
   RETURN_IF_ERROR(SavePart(part));
@@ -199,6 +201,7 @@ void Daemon::Resume(const v1::ResumeRequest& request, Reply<v1::SubmitReply> rep
     return reply.Send(std::move(answer));
   }
   SetOwner(job.folder, options_.socket);
+  LinkJob(JobFolder(options_.state_folder, job.job_id), job.folder);
   Run(*std::move(task), false, std::move(reply));
 }
 
@@ -242,6 +245,7 @@ void Daemon::JobOver(const std::string& job_id) {
     owners_.erase(owner);
     return;
   }
+  UnlinkJob(JobFolder(options_.state_folder, job_id));
   // What was asked could not be begun, and whoever asked knows why. Nothing outside our own folder
   // is touched.
   if (never_began_.erase(job_id) != 0 && folder == JobFolder(options_.state_folder, job_id)) {

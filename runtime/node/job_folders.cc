@@ -14,20 +14,45 @@ namespace {
 
 std::string OwnerLink(const std::string& folder) { return JoinPath(folder, "daemon"); }
 
-}  // namespace
-
-void SetOwner(const std::string& folder, const std::string& socket) {
-  const std::string link = OwnerLink(folder);
+void Link(const std::string& link, const std::string& target) {
   ::unlink(link.c_str());
-  if (::symlink(socket.c_str(), link.c_str()) < 0) {
+  if (::symlink(target.c_str(), link.c_str()) < 0) {
     LogWarning(ErrnoStatus(errno, absl::StrCat("create ", link)).message());
   }
 }
 
-bool IsOwner(const std::string& folder, const std::string& socket) {
+// Empty if it is no link.
+std::string TargetOf(const std::string& link) {
   std::string target(4096, '\0');
-  const ssize_t n = ::readlink(OwnerLink(folder).c_str(), target.data(), target.size());
-  return n > 0 && target.substr(0, static_cast<size_t>(n)) == socket;
+  const ssize_t n = ::readlink(link.c_str(), target.data(), target.size());
+  target.resize(n > 0 ? static_cast<size_t>(n) : 0);
+  return target;
+}
+
+}  // namespace
+
+void SetOwner(const std::string& folder, const std::string& socket) {
+  Link(OwnerLink(folder), socket);
+}
+
+bool IsOwner(const std::string& folder, const std::string& socket) {
+  return TargetOf(OwnerLink(folder)) == socket;
+}
+
+void LinkJob(const std::string& ours, const std::string& folder) {
+  if (folder == ours) return;
+  const absl::Status made = MakeFolders(FolderOf(ours));
+  if (!made.ok()) return LogWarning(made.message());
+  Link(ours, folder);
+}
+
+void UnlinkJob(const std::string& ours) {
+  if (!TargetOf(ours).empty()) ::unlink(ours.c_str());
+}
+
+std::string FollowJob(const std::string& ours) {
+  const std::string target = TargetOf(ours);
+  return target.empty() ? ours : target;
 }
 
 }  // namespace trainctl

@@ -135,9 +135,12 @@ def invited_daemon_that_starts_late_or_again_is_found(s):
     wait_until(lambda: all((s.folder / f"pid.{r}.0").exists() for r in range(2)), front.shown)
     daemons.kill(1)
     daemons.start(1)  # it takes over the workers that it finds
+    daemons.kill(0)  # the job's folder is the front end's, not this daemon's
+    daemons.start(0)
     (s.folder / "go").touch()
     assert front.wait() == 0, front.shown() + daemons.shown()
     assert lines_of(front.out, 1) == ["done 1 0 of 2"], front.shown()
+    wait_until(lambda: not list(s.folder.glob("state0/jobs/*")), "the link to the job is left")
     daemons.end()
 
 

@@ -45,8 +45,8 @@ class FrontEnd {
   JobDescription State();
   absl::Status end_status();
   // While held, updates are not taken: a front end that is stopped.
-  void Hold() { hold_.Lock(); }
-  void Unhold() { hold_.Unlock(); }
+  void Hold() ABSL_EXCLUSIVE_LOCK_FUNCTION(hold_) { hold_.Lock(); }
+  void Unhold() ABSL_UNLOCK_FUNCTION(hold_) { hold_.Unlock(); }
 
  private:
   void Take(JobUpdate update);
