@@ -207,11 +207,19 @@ class Daemons:
     def socket(self, index):
         return self.folder / f"d{index}.sock"
 
+    def address(self, index):
+        return f"127.0.1.{index + 1}"
+
+    def inside(self, _):
+        """What comes before a command that is to run on a node."""
+        return []
+
     def start(self, index):
         log = open(self.folder / f"d{index}.log", "ab")
         self.processes[index] = subprocess.Popen(
-            [wb.BIN / "traind", "--socket", self.socket(index), "--state-dir", self.folder / f"state{index}",
-             "--listen", f"127.0.1.{index + 1}:{self.port}", "--node", f"127.0.1.{index + 1}", "--key", self.key],
+            [*self.inside(index), wb.BIN / "traind", "--socket", self.socket(index), "--state-dir",
+             self.folder / f"state{index}", "--listen", f"{self.address(index)}:{self.port}", "--node",
+             self.address(index), "--key", self.key],
             env={**self.env, MARK: f"d{index}"}, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def start_again(self, index):

@@ -114,6 +114,8 @@ class Run:
 
 def measure(args):
     wb.need(wb.BIN / "trainctl", wb.BIN / "train-worker")
+    if worker_pids():
+        raise wb.Refused(f"other workers of this build run: {worker_pids()}")
     chance = random.Random(args.seed)
     with wb.scratch() as folder:
         run = Run(folder, args.steps)

@@ -18,7 +18,8 @@ import uuid
 BIN = pathlib.Path(os.environ["TRAINCTL_BIN_DIR"])
 TRAINCTL = str(BIN / "trainctl")
 # Sanitizers keep memory that was freed, so bounds on memory mean nothing there.
-SANITIZED = "TRAINCTL_SANITIZE:STRING=\n" not in (BIN.parent / "CMakeCache.txt").read_text(encoding="utf-8")
+CACHE = BIN.parent / "CMakeCache.txt"  # none in a bundle or an installed tree
+SANITIZED = CACHE.exists() and "TRAINCTL_SANITIZE:STRING=\n" not in CACHE.read_text(encoding="utf-8")
 DEADLINE_S = 60
 MARK = "TRAINCTL_TEST_MARK"
 
