@@ -5,11 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "launcher/coordinator/action.h"
 #include "launcher/coordinator/event.h"
@@ -56,7 +56,7 @@ class ConnectBack {
   std::string Trouble(const std::vector<std::string>& unreached) const;
 
   std::vector<Peer> peers_;
-  absl::flat_hash_map<std::string, size_t> index_;
+  std::map<std::string, size_t, std::less<>> index_;
   uint64_t probe_;
   size_t asked_ = 0;  // candidates so far
   Instant deadline_ = kNever;

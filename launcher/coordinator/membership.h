@@ -16,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "launcher/coordinator/coordinator.h"
 #include "launcher/coordinator/event.h"
@@ -164,9 +163,9 @@ class Membership {
   std::map<std::string, int> positions_;
   Instant now_;
   std::map<std::string, Node, ByNumericName> nodes_;
-  absl::flat_hash_map<absl::string_view, Node*> by_name_;
-  std::map<int, const Node*> by_node_rank_;  // of nodes that are present
-  std::list<Node*> leases_;                  // of nodes that hold workers, the next to end first
+  std::map<absl::string_view, Node*> by_name_;  // plain order compares faster
+  std::map<int, const Node*> by_node_rank_;     // of nodes that are present
+  std::list<Node*> leases_;                     // of nodes that hold workers, the next to end first
   size_t usable_ = 0;
   size_t starting_ = 0;
   size_t drained_members_ = 0;
