@@ -50,7 +50,7 @@ def a_killed_worker_is_replaced_and_training_goes_on(s):
     for _ in range(TRIES):
         begin = time.time()
         done = s.run("launch", "--nproc-per-node", str(gpus()), "--max-restarts", "2", program, deadline_s=120,
-                     env={"PYTHON_EXEC": sys.executable})
+                     env={"PYTHON_EXEC": sys.executable, "TORCHINDUCTOR_CACHE_DIR": str(s.folder / "inductor")})
         assert done.returncode == 0, done.stdout + done.stderr
         first, second = times(done.stdout, "stepped")
         recovered.append(second - times(done.stdout, "killed")[0])
