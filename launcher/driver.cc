@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/coordinator/exit_status.h"
 #include "launcher/wire.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
@@ -19,6 +18,7 @@ namespace trainctl {
 namespace {
 
 constexpr size_t kMaxSpecBytes = 8 << 20;
+constexpr int kJournalStatus = 4;  // of this process
 // After a batch could not be made durable: the daemon's next coordinator finds out why.
 constexpr Duration kReportDelay = milliseconds(500);
 

@@ -180,7 +180,9 @@ absl::Status MergeWorkers(const LaunchFlags& flags, const JobFile& file,
                                   [](const ListedNode& node) { return node.slots > 0; });
   if (listed && given) {
     return absl::InvalidArgumentError(
-        "--nodes gives slots, so --nproc-per-node must not say how many workers there are");
+        "--nodes gives slots (NODE:SLOTS), so neither --nproc-per-node nor nodes.workers may say "
+        "how "
+        "many workers there are");
   }
   const bool by_node =
       text == "gpu" || text == "cpu" || text == "auto" || listed || (tasks > 1 && !given);

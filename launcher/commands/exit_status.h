@@ -1,19 +1,11 @@
-// What trainctl ends with, as in `trainctl --help`.
+// How a command ends: the status, and what is said before it.
 #ifndef TRAINCTL_LAUNCHER_COMMANDS_EXIT_STATUS_H_
 #define TRAINCTL_LAUNCHER_COMMANDS_EXIT_STATUS_H_
 
 #include "absl/status/status.h"
+#include "launcher/coordinator/exit_status.h"
 
 namespace trainctl {
-
-inline constexpr int kExitDone = 0;
-inline constexpr int kExitFailed = 1;
-inline constexpr int kExitUsage = 2;
-inline constexpr int kExitUnreachable = 3;
-inline constexpr int kExitNotAuthorised = 4;
-inline constexpr int kExitNotFit = 5;
-inline constexpr int kExitTimeout = 6;
-inline constexpr int kExitSignalBase = 128;
 
 // The exit status for an error before or beside a job.
 int ExitStatusOf(const absl::Status& status);

@@ -36,7 +36,7 @@ void CoordinatorState::BecomeForming(std::string reason, Duration delay) {
   if (ask) Do(FindCheckpoints{});
   for (const Node* node : members_.All()) {
     if (spec_.max_nodes > 1 || !node->connected || node->unfit.empty()) continue;
-    return Finish({Outcome::Kind::kFailed, kUnfitStatus,
+    return Finish({Outcome::Kind::kFailed, kExitNotFit,
                    absl::StrCat("node ", node->name, " cannot run workers: ", node->unfit),
                    std::nullopt});
   }
@@ -61,7 +61,7 @@ void CoordinatorState::TryForm() {
   if (!forming || forming->meeting) return;
   const bool enough = members_.usable() >= static_cast<size_t>(spec_.min_nodes);
   if (now_ >= forming->give_up && !(enough && forming->folder_read && forming->trouble.empty())) {
-    return Finish({Outcome::Kind::kFailed, kJoinTimeoutStatus,
+    return Finish({Outcome::Kind::kFailed, kExitTimeout,
                    absl::StrCat("time-out after ", ToSeconds(spec_.join_timeout),
                                 " s: ", MissingNodes(*forming, now_)),
                    std::nullopt});

@@ -21,7 +21,7 @@ void CoordinatorState::On(const NodeJoined& event) {
     if (decision.old) ++dropped_;
     const bool too_small = event.slots < std::max(spec_.workers_per_node, 1);
     if (In<Forming>() && spec_.max_nodes == 1 && too_small) {
-      const int status = event.unfit.empty() ? kUsageStatus : kUnfitStatus;
+      const int status = event.unfit.empty() ? kExitUsage : kExitNotFit;
       return Finish({Outcome::Kind::kFailed, status, decision.reason, std::nullopt});
     }
     return Refuse(event, decision.reason);

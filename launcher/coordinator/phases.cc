@@ -208,7 +208,7 @@ void CoordinatorState::FinishStopped() {
   if (saved && ledger_.recovery_point() >= Step(0)) {
     absl::StrAppend(&reason, "; ", StepWord(ledger_.recovery_point()), " is saved");
   }
-  Finish({Outcome::Kind::kStopped, saved ? 0 : kFailedStatus, std::move(reason), std::nullopt});
+  Finish({Outcome::Kind::kStopped, saved ? 0 : kExitFailed, std::move(reason), std::nullopt});
 }
 
 void CoordinatorState::Finish(Outcome outcome) {

@@ -240,13 +240,13 @@ Failure JudgeLostNode(Epoch epoch, const std::string& node, absl::string_view wh
 
 int FailedExitStatus(const JobSpec& spec, const Failure& failure, bool mendable) {
   if (spec.requeue_status) {
-    if (failure.failure_class == FailureClass::kPreempted) return kPreemptedStatus;
-    if (!mendable) return kNotMendableStatus;
+    if (failure.failure_class == FailureClass::kPreempted) return kExitPreempted;
+    if (!mendable) return kExitNotMendable;
   }
   const WorkerExit& exit = failure.exit;
   if (exit.kind == WorkerExit::Kind::kSpawnFailed &&
       failure.failure_class == FailureClass::kUserError) {
-    return kUsageStatus;
+    return kExitUsage;
   }
   if (spec.propagate_exit_code && failure.rank >= 0) {
     if (exit.kind == WorkerExit::Kind::kExited) return exit.code;
