@@ -61,6 +61,10 @@ struct Draining {
   std::string replaced;            // why its nodes are to change
   // They were told to say where they are before they end, and their ends do not tell the cause.
   bool hung = false;
+  Instant since = {};
+  // A node that was not heard from since before, or came back without its workers: the cause, if
+  // all that is known of the failure is that somebody lost a peer.
+  std::optional<Failure> lost = {};
 };
 struct Ended {
   Outcome outcome;
@@ -167,6 +171,7 @@ class CoordinatorState {
   void MemberIsBack(const Node& node, const std::vector<WorkerState>& workers);
   void TakeExits(const Node& node, const std::vector<WorkerState>& workers);
   void TakeExit(const Node& node, int rank, const WorkerExit& exit);
+  void TakeUntold(const Node& node);
   void RecordStart();
   std::string WhyLost(const Node& node) const;
   void EndLeases();

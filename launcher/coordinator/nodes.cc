@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -46,6 +48,11 @@ void CoordinatorState::MemberIsBack(const Node& node, const std::vector<WorkerSt
   if (knows_epoch) RecordStart();
   if (In<Draining>()) {
     if (knows_epoch) TakeExits(node, workers);
+    const bool had_workers = node.part == Part::kStarted || epoch_->started_before;
+    if (!knows_epoch && had_workers) {
+      std::get<Draining>(phase_).lost =
+          JudgeLostNode(epoch(), node.name, "it came back without its workers");
+    }
     if (node.gone) {
       members_.MarkGone(node.name);
     } else {
@@ -117,8 +124,11 @@ std::string CoordinatorState::WhyLost(const Node& node) const {
 void CoordinatorState::EndLeases() {
   std::vector<std::string> lost;
   std::string why;
+  auto* draining = std::get_if<Draining>(&phase_);
+  bool silent_before = false;
   while (const Node* node = members_.EndOneLease()) {
     if (lost.empty()) why = WhyLost(*node);
+    silent_before |= draining && node->answered <= draining->since;
     lost.push_back(node->name);
     Persist(NodeLost{epoch(), node->name, wall_ns_});
     StopOn(*node, Duration(0));
@@ -131,6 +141,7 @@ void CoordinatorState::EndLeases() {
   }
   if (Live()) return Condemn(std::move(failure));
   Say(Announce::Level::kWarning, failure.reason);
+  if (silent_before) draining->lost = std::move(failure);
 }
 
 // ---- Workers
@@ -177,17 +188,23 @@ void CoordinatorState::TakeExit(const Node& node, int rank, const WorkerExit& ex
   }
 }
 
+// Whose ends nobody could tell, because their supervisor was gone, too.
+void CoordinatorState::TakeUntold(const Node& node) {
+  if (node.seat < 0) return;
+  WorkerExit untold;
+  untold.kind = WorkerExit::Kind::kLost;
+  untold.exit_ns = std::numeric_limits<int64_t>::max();  // no earlier than any that is known
+  const NodeShare& share = epoch_->formed.nodes[static_cast<size_t>(node.seat)];
+  for (int i = 0; i < share.workers; ++i) TakeExit(node, share.first_rank + i, untold);
+}
+
 void CoordinatorState::On(const NodeEpochGone& event) {
+  const bool had_workers = members_.Find(event.node)->part == Part::kStarted;
   members_.MarkGone(event.node);
   const Node& node = *members_.Find(event.node);
-  if (Live() && event.epoch == epoch()) {
-    if (node.seat < 0) return;
-    WorkerExit untold;
-    untold.kind = WorkerExit::Kind::kLost;
-    const NodeShare& share = epoch_->formed.nodes[static_cast<size_t>(node.seat)];
-    for (int i = 0; i < share.workers; ++i) TakeExit(node, share.first_rank + i, untold);
-    return JudgeEpoch();
-  }
+  const bool current = event.epoch == epoch();
+  if (current && (Live() || (In<Draining>() && had_workers))) TakeUntold(node);
+  if (Live() && current) return JudgeEpoch();
   if (In<Draining>()) TryEndDraining();
   if (!In<Ended>()) RefuseSurplus(node);
 }

@@ -7,8 +7,6 @@
 #include "launcher/coordinator/exit_status.h"
 
 namespace trainctl {
-namespace {}  // namespace
-
 EpochEvidence CurrentEpoch::Evidence() const {
   return {formed.epoch, failures, last_step > std::max(baseline, Step(0)), found_damage,
           formed.nodes};
@@ -100,6 +98,7 @@ void CoordinatorState::Replace(std::string reason) {
 }
 
 void CoordinatorState::BecomeDraining(Draining draining, Duration grace) {
+  draining.since = now_;
   draining.patience = now_ + grace + spec_.lease;
   const bool abort = draining.hung;
   phase_ = std::move(draining);
@@ -127,8 +126,11 @@ void CoordinatorState::TryEndDraining() {
       if (end.rank == failure.rank) failure.exit = end.exit;  // with its last words
     }
     PersistWithNext(EpochCondemned{epoch(), failure, wall_ns_, epoch_->last_step});
-  } else if (failure.rank >= 0)
+  } else if (failure.rank >= 0) {
     judged = JudgeExits(epoch_->Evidence());
+  }
+  // A peer's loss is seen at once, its node's only when the lease ends.
+  if (draining.lost && IsVictim(judged ? *judged : failure)) judged = std::move(draining.lost);
   if (judged && judged->rank != failure.rank) {
     Say(Announce::Level::kWarning, absl::StrCat("the cause was another: ", judged->reason));
     failure = *std::move(judged);

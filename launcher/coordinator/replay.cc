@@ -84,7 +84,11 @@ void CoordinatorState::ResumeAfterReplay() {
                                            term_.value, ", epoch ", epoch().value, ")"));
   members_.ExpectEpoch(epoch_->formed, epoch_->lost);
   if (auto* draining = std::get_if<Draining>(&phase_)) {
+    draining->since = now_;
     draining->patience = now_ + spec_.grace + spec_.lease;
+    if (!epoch_->lost.empty()) {
+      draining->lost = JudgeLostNode(epoch(), *epoch_->lost.begin(), "its lease ended");
+    }
     return TryEndDraining();  // every node may be one that was lost
   }
   OpenEpochStore();  // the shims publish again what their workers had published

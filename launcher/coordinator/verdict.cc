@@ -228,6 +228,10 @@ std::optional<Failure> JudgeExits(const EpochEvidence& evidence) {
   return failure;
 }
 
+bool IsVictim(const Failure& failure) {
+  return failure.failure_class == FailureClass::kWorker && SaysPeerWasLost(failure.exit);
+}
+
 Failure JudgeLostNode(Epoch epoch, const std::string& node, absl::string_view why) {
   Failure failure;
   failure.failure_class = FailureClass::kNodeLost;

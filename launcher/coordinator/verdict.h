@@ -35,6 +35,9 @@ bool IsFailure(const WorkerExit& exit);  // all but "exited with 0"
 // clocks cannot be compared, the first told. nullopt if no exit is a failure.
 std::optional<Failure> JudgeExits(const EpochEvidence& evidence);
 
+// Whether it tells of nothing but the loss of another worker: a node that was lost explains it.
+bool IsVictim(const Failure& failure);
+
 Failure JudgeLostNode(Epoch epoch, const std::string& node, absl::string_view why);
 
 // The front end's exit status for a job that failed (CLI.md, "Exit status"). `mendable`: the same

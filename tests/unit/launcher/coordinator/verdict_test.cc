@@ -210,5 +210,15 @@ TEST(Verdict, DescribesEndsInWords) {
   EXPECT_EQ(DescribeExit(SpawnError(ENOENT)), "could not be started: execve /x");
 }
 
+TEST(Verdict, VictimTellsOfNothingButALostPeer) {
+  const auto judged = [](const WorkerExit& exit) {
+    return *JudgeExits({Epoch(0), {{0, "n1", exit}}, true, false, {}});
+  };
+  EXPECT_TRUE(IsVictim(judged(Code(1, "RuntimeError: Connection closed by peer [10.0.0.2]:5"))));
+  EXPECT_FALSE(IsVictim(judged(Code(1, "ValueError: no such data"))));
+  EXPECT_FALSE(IsVictim(judged(Code(1, "Broken pipe\nMemoryError: out of memory"))));
+  EXPECT_FALSE(IsVictim(JudgeLostNode(Epoch(0), "n1", "its lease ended")));
+}
+
 }  // namespace
 }  // namespace trainctl
