@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -22,6 +23,7 @@ namespace {
 
 constexpr Duration kQuickDeath = seconds(10);
 constexpr Duration kFirstPause = milliseconds(10);
+constexpr Duration kLongestPause = seconds(1);  // leases are asked for meanwhile
 
 }  // namespace
 
@@ -147,13 +149,16 @@ void CoordinatorProcess::Died() {
   const bool hung = std::exchange(hung_, false);
   quick_deaths_ = !hung && Now() - started_ < kQuickDeath ? quick_deaths_ + 1 : 1;
   LogWarning("the coordinator of job ", job_id_, " ", death, "; starting it from its journal");
-  if (quick_deaths_ > kMaxQuickDeaths) {
+  // SIGKILL comes from outside and says nothing about the coordinator or its journal.
+  const bool killed = known && info.si_code == CLD_KILLED && info.si_status == SIGKILL;
+  if (quick_deaths_ > kMaxQuickDeaths && !killed) {
     return callbacks_.on_failed(absl::InternalError(absl::StrCat(
         "the coordinator of job ", job_id_, " ", death, ", ", kMaxQuickDeaths,
         " times in a row soon after it was started; see ", job_folder_, "/coordinator.log")));
   }
-  const Duration delay = quick_deaths_ == 1 ? Duration(0) : kFirstPause * (1 << quick_deaths_);
-  retry_ = loop_->After(delay, [this] { Start(); });
+  const Duration delay =
+      quick_deaths_ == 1 ? Duration(0) : kFirstPause * (1 << std::min(quick_deaths_, 10));
+  retry_ = loop_->After(std::min<Duration>(delay, kLongestPause), [this] { Start(); });
 }
 
 }  // namespace trainctl

@@ -21,7 +21,7 @@ class CoordinatorProcess {
   struct Callbacks {
     std::function<void()> on_listening;  // after every start
     std::function<void()> on_over;       // it ended by itself: the job is finished
-    // It said that it cannot start, or died kMaxQuickDeaths times in a row. Last.
+    // It said that it cannot start, or crashed kMaxQuickDeaths times in a row. Last.
     std::function<void(const absl::Status& why)> on_failed;
   };
   static constexpr int kMaxQuickDeaths = 5;

@@ -61,6 +61,31 @@ TEST_F(ControlDeath, ACoordinatorThatIsKilledComesBackAndTrainingGoesOn) {
   EXPECT_TRUE(AwaitDaemonEnd());
 }
 
+TEST_F(ControlDeath, ACoordinatorIsStartedAgainHoweverOftenItIsKilled) {
+  ASSERT_TRUE(StartDaemon().ok());
+  const StartedJob job = Submit(Spec(kWorker));
+  FrontEnd front(job.job_socket, {.output = true, .owner = true});
+  const pid_t first = Worker(0, 0);
+  pid_t killed = 0;
+  for (int i = 0; i < 8; ++i) {
+    pid_t next = 0;
+    ASSERT_TRUE(WaitUntil(
+        [&] {
+          next = ProcessOf("train-coordinator");
+          return next != 0 && next != killed;
+        },
+        "another coordinator"));
+    ASSERT_EQ(::kill(next, SIGKILL), 0);
+    killed = next;
+  }
+  EXPECT_TRUE(Alive(first));
+  Go();
+  const auto ended = front.AwaitEnd();
+  ASSERT_TRUE(ended.has_value()) << front.end_status();
+  EXPECT_EQ(front.Output(0), "epoch 0\nlast\n");
+  EXPECT_TRUE(AwaitDaemonEnd());
+}
+
 TEST_F(ControlDeath, ACoordinatorThatHangsIsReplacedBeforeTheLeaseEnds) {
   ASSERT_TRUE(StartDaemon().ok());
   JobSpec spec = Spec(kWorker);
