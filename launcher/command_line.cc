@@ -155,6 +155,15 @@ void AddOwnLaunchFlags(CLI::App* app, LaunchFlags* f, bool stays) {
   app->add_flag("--json", f->json, "One JSON object per line on stdout");
 }
 
+void AddTopoFlags(CLI::App* app, TopoFlags* f) {
+  Flag(app, "--from", &f->from, "FILE",
+       "Of the node in FILE: written with --json or --yaml, or NCCL's XML");
+  app->add_flag("--explain", f->explain, "Also the plan that follows, each choice with its reason");
+  Flag(app, "--svg", &f->svg, "FILE", "Also a picture of the node");
+  app->add_flag("--json", f->json, "One JSON object on stdout: topology and plan")
+      ->excludes(app->add_flag("--yaml", f->yaml, "The same as YAML"));
+}
+
 void AddJob(CLI::App* app, JobFlags* f) {
   app->add_option("JOB", f->job, "Id of a job, the beginning of one, or a name")->required();
 }
@@ -217,6 +226,8 @@ std::unique_ptr<CLI::App> BuildVerb(const std::string& verb, CommandLine* line) 
     app->add_option("NODE", line->nodes.node, "Name of a node");
     Flag(app.get(), "--job", &line->nodes.job, "JOB", "Only this job (default: all that run)");
     app->add_flag("--json", line->nodes.json, "One JSON object per line on stdout");
+  } else if (verb == "topo") {
+    AddTopoFlags(app.get(), &line->topo);
   } else if (verb == "key") {
     app->add_option("new", line->key.what, "What to do: new makes a key")->required();
     app->add_option("PATH", line->key.path, "Where to write it");

@@ -56,6 +56,13 @@ struct NodesFlags {
   bool json = false;
 };
 
+struct TopoFlags {
+  std::optional<std::string> from, svg;
+  bool json = false;
+  bool yaml = false;
+  bool explain = false;
+};
+
 struct ChaosFlags {
   std::string job;
   std::optional<std::string> kill_rank, stop_rank;  // a rank, or "any"
@@ -73,6 +80,7 @@ struct CommandLine {
   LaunchFlags launch;
   JobFlags job;
   NodesFlags nodes;
+  TopoFlags topo;
   KeyFlags key;
   ChaosFlags chaos;
   std::string shell;  // completion

@@ -108,6 +108,8 @@ const std::vector<VerbLine>& VerbLines() {
        "trainctl chaos nightly --kill-rank any --every 30s"},
       {"nodes", "nodes [drain NODE|undrain NODE]",
        "nodes of running jobs; take one out, or back in", "trainctl nodes drain n3"},
+      {"topo", "topo [--from FILE] [--explain]",
+       "what is connected to what here, and the plan that follows", "trainctl topo --explain"},
       {"key", "key new [PATH]", "make the secret that the nodes of a cluster share",
        "sudo trainctl key new"},
       {"completion", "completion bash|zsh", "print a completion script",

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "launcher/yaml_tree.h"
+#include "runtime/yaml/yaml_tree.h"
 
 namespace trainctl {
 

@@ -19,6 +19,7 @@ int RunEvents(const JobFlags& flags);
 int RunReport(const JobFlags& flags);
 int RunChaos(const ChaosFlags& flags);
 int RunNodes(const NodesFlags& flags);
+int RunTopo(const TopoFlags& flags);
 int RunKey(const KeyFlags& flags);
 int RunVersion(const JobFlags& flags);
 int RunCompletion(const std::string& shell);

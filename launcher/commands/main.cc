@@ -44,6 +44,7 @@ int Run(const CommandLine& line) {
   if (line.verb == "report") return RunReport(line.job);
   if (line.verb == "chaos") return RunChaos(line.chaos);
   if (line.verb == "nodes") return RunNodes(line.nodes);
+  if (line.verb == "topo") return RunTopo(line.topo);
   if (line.verb == "key") return RunKey(line.key);
   if (line.verb == "completion") return RunCompletion(line.shell);
   return RunVersion(line.job);

@@ -6,8 +6,9 @@ import re
 # the longest key that is a prefix of its path.
 ALLOWED = {
     "kernels": {"runtime/base"},
-    "launcher": {"runtime/base", "runtime/rpc", "runtime/topology", "runtime/checkpoint",
-                 "runtime/security", "runtime/telemetry", "launcher/coordinator", "proto"},
+    "launcher": {"runtime/base", "runtime/yaml", "runtime/rpc", "runtime/topology",
+                 "runtime/checkpoint", "runtime/security", "runtime/telemetry",
+                 "launcher/coordinator", "proto"},
     "launcher/coordinator": {"runtime/base"},
     "runtime/base": set(),
     "runtime/checkpoint": {"runtime/base"},
@@ -19,11 +20,12 @@ ALLOWED = {
     "runtime/security": {"runtime/base"},
     "runtime/supervisor": {"runtime/base", "runtime/local"},
     "runtime/telemetry": {"runtime/base"},
-    "runtime/topology": {"runtime/base"},
+    "runtime/topology": {"runtime/base", "runtime/yaml"},
     "runtime/trainer": {"runtime/base", "runtime/local", "runtime/checkpoint", "runtime/telemetry",
                         "runtime/worker", "kernels"},
     "runtime/worker": {"runtime/base", "runtime/local", "runtime/checkpoint", "runtime/telemetry",
                        "kernels"},
+    "runtime/yaml": {"runtime/base"},
 }
 
 PURE = [
@@ -31,7 +33,7 @@ PURE = [
     r"launcher/(hosts|journal_format|output_flow|schedulers|store)\.(h|cc)",
     r"runtime/node/node_state\.(h|cc)",
     r"runtime/supervisor/slot\.(h|cc)",
-    r"runtime/topology/transport_plan\.(h|cc)",
+    r"runtime/topology/(transport_plan|plan_.*|pci_path|cpu_list)\.(h|cc)",
 ]
 # Header -> what it brings into a part that must be a function of its arguments.
 IMPURE = [

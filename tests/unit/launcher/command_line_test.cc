@@ -89,6 +89,7 @@ TEST(CommandLine, RefusesWhatIsMissing) {
   EXPECT_THAT(Refusal({"status"}), HasSubstr("JOB"));
   EXPECT_FALSE(ParseCommandLine({"status", "a", "b"}).ok());
   EXPECT_FALSE(ParseCommandLine({"completion", "fish"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"topo", "--json", "--yaml"}).ok());
 }
 
 TEST(CommandLine, ReadsTheVerbsOnJobs) {

@@ -1,8 +1,8 @@
 // YAML from an untrusted file, as a small tree that knows its lines. Pure.
-// Refused, because a job file needs none of them and they make small files expensive: aliases and
+// Refused, because such a file needs none of them and they make small files expensive: aliases and
 // anchors, deep nesting, explicit tags, duplicate keys, several documents, more than 1 MiB.
-#ifndef TRAINCTL_LAUNCHER_YAML_TREE_H_
-#define TRAINCTL_LAUNCHER_YAML_TREE_H_
+#ifndef TRAINCTL_RUNTIME_YAML_YAML_TREE_H_
+#define TRAINCTL_RUNTIME_YAML_YAML_TREE_H_
 
 #include <cstddef>
 #include <string>
@@ -42,4 +42,4 @@ absl::StatusOr<YamlNode> ParseYaml(const std::string& text, absl::string_view fi
 
 }  // namespace trainctl
 
-#endif  // TRAINCTL_LAUNCHER_YAML_TREE_H_
+#endif  // TRAINCTL_RUNTIME_YAML_YAML_TREE_H_

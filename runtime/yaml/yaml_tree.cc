@@ -1,4 +1,4 @@
-#include "launcher/yaml_tree.h"
+#include "runtime/yaml/yaml_tree.h"
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
@@ -31,7 +31,7 @@ class TreeBuilder : public YAML::EventHandler {
     Add(mark, anchor, "", std::move(node));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    Refuse(mark, "aliases (*name) are not allowed in a job file; write the value out");
+    Refuse(mark, "aliases (*name) are not allowed here; write the value out");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
@@ -68,9 +68,9 @@ class TreeBuilder : public YAML::EventHandler {
   }
   bool Refused(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
     if (anchor != YAML::NullAnchor) {
-      Refuse(mark, "anchors (&name) are not allowed in a job file; write the value out");
+      Refuse(mark, "anchors (&name) are not allowed here; write the value out");
     } else if (!tag.empty() && tag != "?" && tag != "!") {
-      Refuse(mark, absl::StrCat("tags (", tag.substr(0, 60), ") are not allowed in a job file"));
+      Refuse(mark, absl::StrCat("tags (", tag.substr(0, 60), ") are not allowed here"));
     }
     return !refusal_.empty();
   }

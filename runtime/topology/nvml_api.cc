@@ -1,0 +1,80 @@
+#include "runtime/topology/nvml_api.h"
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace trainctl {
+namespace {
+
+class Symbols {
+ public:
+  explicit Symbols(void* library) : library_(library) {}
+
+  template <typename F>
+  void Optional(const char* name, F** function) {
+    *function = reinterpret_cast<F*>(::dlsym(library_, name));
+  }
+  template <typename F>
+  void Required(const char* name, F** function) {
+    Optional(name, function);
+    if (*function == nullptr && missing_.empty()) {
+      missing_ = name;
+    }
+  }
+  const std::string& missing() const { return missing_; }
+
+ private:
+  void* library_;
+  std::string missing_;
+};
+
+}  // namespace
+
+absl::StatusOr<NvmlApi> LoadNvml(const char* library) {
+  void* handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* why = ::dlerror();
+    return absl::UnavailableError(absl::StrCat("no NVIDIA driver library: ", why));
+  }
+  NvmlApi api{};
+  Symbols symbols(handle);
+  symbols.Required("nvmlInit_v2", &api.init);
+  symbols.Required("nvmlShutdown", &api.shutdown);
+  symbols.Required("nvmlDeviceGetCount_v2", &api.device_count);
+  symbols.Required("nvmlDeviceGetHandleByIndex_v2", &api.device);
+  symbols.Required("nvmlDeviceGetName", &api.name);
+  symbols.Required("nvmlDeviceGetUUID", &api.uuid);
+  symbols.Required("nvmlDeviceGetPciInfo_v3", &api.pci);
+  symbols.Required("nvmlDeviceGetMemoryInfo", &api.memory);
+  symbols.Optional("nvmlErrorString", &api.error_text);
+  symbols.Optional("nvmlSystemGetDriverVersion", &api.driver_version);
+  symbols.Optional("nvmlSystemGetCudaDriverVersion_v2", &api.cuda_version);
+  symbols.Optional("nvmlDeviceGetCudaComputeCapability", &api.capability);
+  symbols.Optional("nvmlDeviceGetNumaNodeId", &api.numa);
+  symbols.Optional("nvmlDeviceGetCurrPcieLinkGeneration", &api.pcie_generation);
+  symbols.Optional("nvmlDeviceGetCurrPcieLinkWidth", &api.pcie_width);
+  symbols.Optional("nvmlDeviceGetMaxPcieLinkGeneration", &api.pcie_most_generation);
+  symbols.Optional("nvmlDeviceGetMaxPcieLinkWidth", &api.pcie_most_width);
+  symbols.Optional("nvmlDeviceGetNvLinkState", &api.link_state);
+  symbols.Optional("nvmlDeviceGetNvLinkRemotePciInfo_v2", &api.link_peer);
+  symbols.Optional("nvmlDeviceGetNvLinkRemoteDeviceType", &api.link_peer_type);
+  symbols.Optional("nvmlDeviceGetFieldValues", &api.field_values);
+  symbols.Optional("nvmlDeviceGetTopologyCommonAncestor", &api.ancestor);
+  symbols.Optional("nvmlDeviceGetP2PStatus", &api.p2p);
+  symbols.Optional("nvmlDeviceGetMigMode", &api.mig_mode);
+  symbols.Optional("nvmlDeviceGetMaxMigDeviceCount", &api.mig_most);
+  symbols.Optional("nvmlDeviceGetMigDeviceHandleByIndex", &api.mig_device);
+  symbols.Optional("nvmlDeviceGetGpuFabricInfoV", &api.fabric);
+  if (!symbols.missing().empty()) {
+    ::dlclose(handle);
+    return absl::UnavailableError(
+        absl::StrCat(library, " has no ", symbols.missing(), ": the driver is too old"));
+  }
+  return api;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,96 @@
+// The functions of the NVIDIA management library that a probe calls, with declarations of our own:
+// its header is often absent where its library is. Layouts are NVIDIA's binary interface.
+#ifndef TRAINCTL_RUNTIME_TOPOLOGY_NVML_API_H_
+#define TRAINCTL_RUNTIME_TOPOLOGY_NVML_API_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+
+namespace trainctl {
+
+struct NvmlDeviceTag;
+using NvmlDevice = NvmlDeviceTag*;
+using NvmlReturn = int;
+inline constexpr NvmlReturn kNvmlSuccess = 0;
+inline constexpr NvmlReturn kNvmlNotSupported = 3;
+inline constexpr NvmlReturn kNvmlDriverNotLoaded = 9;
+inline constexpr NvmlReturn kNvmlGpuIsLost = 15;
+inline constexpr NvmlReturn kNvmlVersionMismatch = 18;
+
+struct NvmlPciInfo {
+  char bus_id_legacy[16];
+  unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
+  char bus_id[32];
+};
+static_assert(sizeof(NvmlPciInfo) == 68);
+
+struct NvmlMemory {
+  unsigned long long total, free, used;
+};
+
+struct NvmlFabric {
+  unsigned version;
+  unsigned char cluster_uuid[16];
+  NvmlReturn status;
+  unsigned clique;
+  unsigned char state;  // 0 not supported, 1 not started, 2 in progress, 3 completed
+  unsigned health_mask;
+};
+static_assert(sizeof(NvmlFabric) == 36);
+inline constexpr unsigned kNvmlFabricVersion = sizeof(NvmlFabric) | 2u << 24;
+
+struct NvmlFieldValue {
+  unsigned field, scope;
+  long long timestamp, latency_us;
+  unsigned value_type;
+  NvmlReturn status;
+  union {
+    double as_double;
+    unsigned as_unsigned;
+    unsigned long long as_long;
+  } value;
+};
+static_assert(sizeof(NvmlFieldValue) == 40);
+inline constexpr unsigned kNvmlFieldLinkState = 165;
+
+// Null: this version of the library has no such function. The first block is never null after
+// LoadNvml.
+struct NvmlApi {
+  NvmlReturn (*init)();
+  NvmlReturn (*shutdown)();
+  NvmlReturn (*device_count)(unsigned*);
+  NvmlReturn (*device)(unsigned index, NvmlDevice*);
+  NvmlReturn (*name)(NvmlDevice, char*, unsigned size);
+  NvmlReturn (*uuid)(NvmlDevice, char*, unsigned size);
+  NvmlReturn (*pci)(NvmlDevice, NvmlPciInfo*);
+  NvmlReturn (*memory)(NvmlDevice, NvmlMemory*);
+
+  const char* (*error_text)(NvmlReturn);
+  NvmlReturn (*driver_version)(char*, unsigned size);
+  NvmlReturn (*cuda_version)(int*);
+  NvmlReturn (*capability)(NvmlDevice, int* major, int* minor);
+  NvmlReturn (*numa)(NvmlDevice, unsigned*);
+  NvmlReturn (*pcie_generation)(NvmlDevice, unsigned*);
+  NvmlReturn (*pcie_width)(NvmlDevice, unsigned*);
+  NvmlReturn (*pcie_most_generation)(NvmlDevice, unsigned*);
+  NvmlReturn (*pcie_most_width)(NvmlDevice, unsigned*);
+  NvmlReturn (*link_state)(NvmlDevice, unsigned link, int* active);
+  NvmlReturn (*link_peer)(NvmlDevice, unsigned link, NvmlPciInfo*);
+  NvmlReturn (*link_peer_type)(NvmlDevice, unsigned link, int* type);  // 0 GPU, 1 NPU, 2 switch
+  NvmlReturn (*field_values)(NvmlDevice, int count, NvmlFieldValue*);
+  NvmlReturn (*ancestor)(NvmlDevice, NvmlDevice, int* level);
+  NvmlReturn (*p2p)(NvmlDevice, NvmlDevice, int capability, int* status);
+  NvmlReturn (*mig_mode)(NvmlDevice, unsigned* now, unsigned* pending);
+  NvmlReturn (*mig_most)(NvmlDevice, unsigned* count);
+  NvmlReturn (*mig_device)(NvmlDevice, unsigned index, NvmlDevice*);
+  NvmlReturn (*fabric)(NvmlDevice, NvmlFabric*);
+};
+
+// Loads the library, which stays loaded. UNAVAILABLE: it is not installed, or one of the functions
+// above without which nothing works is missing.
+absl::StatusOr<NvmlApi> LoadNvml(const char* library = "libnvidia-ml.so.1");
+
+}  // namespace trainctl
+
+#endif  // TRAINCTL_RUNTIME_TOPOLOGY_NVML_API_H_
