@@ -105,6 +105,8 @@ void AddOwnLaunchFlags(CLI::App* app, LaunchFlags* f, bool stays) {
        "Memory that the workers of a node may use together, such as 64GiB (default: no limit)");
   Flag(app, "--process-limit", &f->process_limit, "N",
        "Processes and threads that they may have together (default: no limit)");
+  Flag(app, "--log-quota", &f->log_quota, "SIZE|none",
+       "What the job's logs may take on a node; the oldest go first (default 10GiB)");
   Flag(app, "--checkpoint-dir", &f->checkpoint_dir, "DIR",
        "Where checkpoints are; the newest is resumed from");
   Flag(app, "--checkpoint-every", &f->checkpoint_every, "STEPS",
@@ -195,6 +197,8 @@ std::unique_ptr<CLI::App> BuildVerb(const std::string& verb, CommandLine* line) 
     AddJob(app.get(), job);
     app->add_flag("-f,--follow", job->follow, "Go on until the job ends");
     Flag(app.get(), "--rank", &job->ranks, "LIST", "Only these ranks: 0 or 0,2-4");
+    Flag(app.get(), "--since", &job->since, "TIME",
+         "Only what came since: 10m ago, or 2026-01-31T12:00:00Z");
     Flag(app.get(), "--grep", &job->grep, "RE", "Only lines that match");
     AddJson(app.get(), job);
   } else if (verb == "stop") {
@@ -216,6 +220,10 @@ std::unique_ptr<CLI::App> BuildVerb(const std::string& verb, CommandLine* line) 
     Flag(app.get(), "--kill-rank", &chaos->kill_rank, "N|any", "Send SIGKILL to this rank");
     Flag(app.get(), "--stop-rank", &chaos->stop_rank, "N|any",
          "Send SIGSTOP to this rank, as if it hung");
+    Flag(app.get(), "--delay", &chaos->delay, "TIME",
+         "Stop this rank (default: any) for so long only, as if it were slow");
+    Flag(app.get(), "--kill-node", &chaos->kill_node, "NODE|any",
+         "Kill all of the job on this node, and its daemon, as if it lost its power");
     Flag(app.get(), "--every", &chaos->every, "TIME", "Again and again, until the job ends");
     Flag(app.get(), "--times", &chaos->times, "N",
          "At most so often (default 1; with --every: no limit)");

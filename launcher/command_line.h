@@ -20,7 +20,7 @@ struct LaunchFlags {
   std::optional<std::string> max_restarts, restart_window, monitor_interval, start_method, role;
   std::optional<std::string> log_dir, redirects, tee, local_ranks_filter;
   std::optional<std::string> lease, grace, join_timeout, orphan_timeout, hang_timeout;
-  std::optional<std::string> memory_limit, process_limit;
+  std::optional<std::string> memory_limit, process_limit, log_quota;
   std::optional<std::string> checkpoint_dir, checkpoint_every, plan;
   std::optional<std::string> name, daemon, local_rank_arg;
   std::optional<std::string> nodes, spares, node_name, daemon_port, tls_cert, tls_key, tls_ca, key;
@@ -44,6 +44,7 @@ struct JobFlags {
   bool follow = false;                // logs
   std::optional<std::string> ranks;   // logs, signal
   std::optional<std::string> grep;    // logs
+  std::optional<std::string> since;   // logs
   std::optional<std::string> signal;  // signal
   bool checkpoint = false;            // stop
   bool now = false;                   // stop
@@ -66,7 +67,8 @@ struct TopoFlags {
 struct ChaosFlags {
   std::string job;
   std::optional<std::string> kill_rank, stop_rank;  // a rank, or "any"
-  std::optional<std::string> every, times, seed;
+  std::optional<std::string> kill_node;             // a node, or "any"
+  std::optional<std::string> delay, every, times, seed;
 };
 
 struct KeyFlags {

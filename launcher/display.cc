@@ -106,10 +106,17 @@ void Display::ShowOutput(const OutputBytes& output) {
     return;
   }
   std::string out;
-  lines_[{output.epoch.value, output.rank, output.stream}].Add(
-      output.data, [&](absl::string_view line) {
-        EmitLine(output.epoch.value, output.rank, output.stream, line, &out);
-      });
+  LineAssembler& lines = lines_[{output.epoch.value, output.rank, output.stream}];
+  const auto emit = [&](absl::string_view line) {
+    EmitLine(output.epoch.value, output.rank, output.stream, line, &out);
+  };
+  if (output.skipped > 0) {
+    lines.Finish(emit);
+    Write(output.stream, std::exchange(out, {}));
+    WriteMessage(LostOutputText(output.rank, output.stream, output.skipped),
+                 Announce::Level::kWarning);
+  }
+  lines.Add(output.data, emit);
   Write(output.stream, out);
 }
 

@@ -52,6 +52,8 @@ class Driver {
   std::vector<std::string> NodesAway() const;
   void Stop(const StopAsked& order);
   absl::Status Signal(int signo, const std::vector<int>& ranks);  // no ranks: all
+  // NOT_FOUND: there is no such node now. FAILED_PRECONDITION: it is the coordinator's own.
+  absl::Status KillNode(const std::string& node);
   // NOT_FOUND: the job does not know the node.
   absl::Status Drain(const DrainAsked& order);
 

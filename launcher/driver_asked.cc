@@ -82,6 +82,21 @@ absl::Status Driver::Signal(int signo, const std::vector<int>& ranks) {
   return absl::OkStatus();
 }
 
+absl::Status Driver::KillNode(const std::string& node) {
+  if (node == spec_.head || spec_.listen.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "node ", node, " runs the job's coordinator, and the job would end with it; name another"));
+  }
+  if (!nodes_.Has(node)) {
+    return absl::NotFoundError(
+        absl::StrCat("job ", spec_.job_id, " has no node ", node, " at present"));
+  }
+  v1::NodeOrder order;
+  order.mutable_vanish();
+  nodes_.Send(node, std::move(order));
+  return absl::OkStatus();
+}
+
 absl::Status Driver::Drain(const DrainAsked& order) {
   std::vector<std::string> names;
   for (const NodeView& node : coordinator_.View(Now()).nodes) names.push_back(node.node);

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "runtime/base/status.h"
 
 namespace trainctl {
@@ -105,6 +106,24 @@ absl::StatusOr<uint64_t> ParseSize(absl::string_view text) {
     return Expected(text, "a size, such as 64GiB or 500MB");
   }
   return static_cast<uint64_t>(value * unit);
+}
+
+absl::StatusOr<uint64_t> ParseQuota(absl::string_view text) {
+  if (text == "none") return 0;
+  absl::StatusOr<uint64_t> bytes = ParseSize(text);
+  return bytes.ok() ? bytes : Expected(text, "a size, such as 64GiB or 500MB, or none");
+}
+
+absl::StatusOr<int64_t> ParseSince(absl::string_view text, int64_t now_wall_ns) {
+  if (const absl::StatusOr<Duration> ago = ParseDuration(text); ago.ok()) {
+    return now_wall_ns - ago->count();
+  }
+  absl::Time time;
+  if (absl::ParseTime("%Y-%m-%d%ET%H:%M:%E*S%Ez", text, &time, nullptr) ||
+      absl::ParseTime("%Y-%m-%d%ET%H:%M:%E*S", text, absl::LocalTimeZone(), &time, nullptr)) {
+    return absl::ToUnixNanos(time);
+  }
+  return Expected(text, "how long ago, such as 10m, or a time, such as 2026-01-31T12:00:00Z");
 }
 
 absl::StatusOr<int64_t> ParseSteps(absl::string_view text) {

@@ -38,6 +38,13 @@ absl::StatusOr<RestartWindow> ParseRestartWindow(absl::string_view text);
 // Bytes: "64GiB", "500MB", "1.5TiB", or a bare number.
 absl::StatusOr<uint64_t> ParseSize(absl::string_view text);
 
+// The same, or "none": 0.
+absl::StatusOr<uint64_t> ParseQuota(absl::string_view text);
+
+// A time in the past: "10m" (so long before `now_wall_ns`) or "2026-01-31T12:00:00Z" (RFC 3339;
+// without an offset, local time). Nanoseconds since 1970.
+absl::StatusOr<int64_t> ParseSince(absl::string_view text, int64_t now_wall_ns);
+
 // "200 steps" or "200".
 absl::StatusOr<int64_t> ParseSteps(absl::string_view text);
 

@@ -122,9 +122,11 @@ bool JobWatch::State::TakeNew(OutputBytes& output) {
   const LogKey key{output.epoch.value, output.rank, static_cast<uint32_t>(output.stream)};
   uint64_t& next = seen[key];
   const uint64_t end = output.offset + output.data.size();
-  if (output.offset > next || end <= next) return false;
-  output.data.erase(0, next - output.offset);
-  output.offset = next;
+  if (output.offset - output.skipped > next || end <= next) return false;
+  output.skipped = output.offset - std::min(output.offset, next);
+  const uint64_t begin = std::max(output.offset, next);
+  output.data.erase(0, begin - output.offset);
+  output.offset = begin;
   next = end;
   return true;
 }
@@ -281,6 +283,13 @@ absl::Status JobClient::Signal(int signo, const std::vector<int>& ranks, Duratio
   request.set_signo(signo);
   v1::SignalReply reply;
   return channel_->Call(&v1::JobService::Stub::Signal, request, &reply, timeout);
+}
+
+absl::Status JobClient::KillNode(const std::string& node, Duration timeout) {
+  v1::KillNodeRequest request;
+  request.set_node(node);
+  v1::KillNodeReply reply;
+  return channel_->Call(&v1::JobService::Stub::KillNode, request, &reply, timeout);
 }
 
 absl::Status JobClient::Drain(const DrainAsked& order, Duration timeout) {

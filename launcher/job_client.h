@@ -36,8 +36,9 @@ struct JobDescription {
 struct OutputBytes {
   Epoch epoch;
   int rank = 0;
-  int stream = 1;       // 1 stdout, 2 stderr
-  uint64_t offset = 0;  // of data[0] in the log file
+  int stream = 1;        // 1 stdout, 2 stderr
+  uint64_t offset = 0;   // of data[0] in the log
+  uint64_t skipped = 0;  // so many bytes before it are gone
   std::string data;
 };
 struct ProgressSeen {  // rank 0's page
@@ -120,6 +121,8 @@ class JobClient {
   absl::Status Stop(const StopAsked& order, Duration timeout = seconds(5));
   // To these ranks; none: to all.
   absl::Status Signal(int signo, const std::vector<int>& ranks, Duration timeout = seconds(5));
+  // As if the node lost its power; not the coordinator's own.
+  absl::Status KillNode(const std::string& node, Duration timeout = seconds(5));
   absl::Status Drain(const DrainAsked& order, Duration timeout = seconds(5));
 
  private:

@@ -203,6 +203,14 @@ void ReadLimits(YamlReader limits, JobFile* job) {
       limits.Problem("memory", absl::StrCat(": ", bytes.status().message()));
     }
   }
+  if (std::optional<std::string> logs = limits.Text("logs")) {
+    absl::StatusOr<uint64_t> bytes = ParseQuota(*logs);
+    if (bytes.ok()) {
+      job->log_quota = *bytes;
+    } else {
+      limits.Problem("logs", absl::StrCat(": ", bytes.status().message()));
+    }
+  }
   if (std::optional<int64_t> processes = limits.Integer("processes", 1, kMostProcesses)) {
     job->process_limit = static_cast<uint64_t>(*processes);
   }

@@ -31,8 +31,9 @@ struct JobFile {
   std::optional<int> checkpoint_keep;
   std::optional<int> max_restarts;
   std::optional<RestartWindow> restart_window;
-  uint64_t memory_limit = 0;   // as --memory-limit; 0: none is given
-  uint64_t process_limit = 0;  // as --process-limit
+  uint64_t memory_limit = 0;          // as --memory-limit; 0: none is given
+  uint64_t process_limit = 0;         // as --process-limit
+  std::optional<uint64_t> log_quota;  // as --log-quota; 0: no limit
   std::vector<std::pair<std::string, std::string>> env;
 };
 

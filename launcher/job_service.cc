@@ -98,6 +98,20 @@ grpc::ServerUnaryReactor* JobServiceImpl::Signal(grpc::CallbackServerContext* co
   return reactor;
 }
 
+grpc::ServerUnaryReactor* JobServiceImpl::KillNode(grpc::CallbackServerContext* context,
+                                                   const v1::KillNodeRequest* request,
+                                                   v1::KillNodeReply* response) {
+  const CallScope scope;
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([this, node = request->node(),
+               reply = Reply<v1::KillNodeReply>(reactor, response)]() mutable {
+    const absl::Status status = driver_->KillNode(node);
+    if (!status.ok()) return reply.Fail(status);
+    reply.Send({});
+  });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* JobServiceImpl::Drain(grpc::CallbackServerContext* context,
                                                 const v1::DrainRequest* request,
                                                 v1::DrainReply* response) {

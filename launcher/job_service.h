@@ -28,6 +28,9 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* Signal(grpc::CallbackServerContext* context,
                                    const v1::SignalRequest* request,
                                    v1::SignalReply* response) override;
+  grpc::ServerUnaryReactor* KillNode(grpc::CallbackServerContext* context,
+                                     const v1::KillNodeRequest* request,
+                                     v1::KillNodeReply* response) override;
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
                                   const v1::DrainRequest* request,
                                   v1::DrainReply* response) override;

@@ -260,6 +260,8 @@ absl::Status MergeLimits(const LaunchFlags& flags, const JobFile& file, JobSpec*
   ASSIGN_FLAG(processes, "--process-limit", flags.process_limit,
               ParseInteger(*flags.process_limit, 1, kMostProcesses));
   spec->process_limit = static_cast<uint64_t>(processes);
+  spec->log_quota = file.log_quota.value_or(spec->log_quota);
+  ASSIGN_FLAG(spec->log_quota, "--log-quota", flags.log_quota, ParseQuota(*flags.log_quota));
   return absl::OkStatus();
 }
 

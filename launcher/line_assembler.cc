@@ -2,7 +2,15 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace trainctl {
+
+std::string LostOutputText(int rank, int stream, uint64_t bytes) {
+  return absl::StrCat("rank ", rank, ": ", bytes, " bytes of its ",
+                      stream == 2 ? "stderr" : "stdout",
+                      " are gone: the logs are longer than --log-quota, or somebody cut them");
+}
 
 void LineAssembler::Add(absl::string_view data, OnLine on_line) {
   while (!data.empty()) {

@@ -3,6 +3,7 @@
 #define TRAINCTL_LAUNCHER_LINE_ASSEMBLER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -12,6 +13,9 @@ namespace trainctl {
 
 // A longer line is cut into lines of this length.
 inline constexpr size_t kLongestLine = size_t{64} << 10;
+
+// What people are told where output of a rank is gone.
+std::string LostOutputText(int rank, int stream, uint64_t bytes);
 
 // One stream of one worker. A carriage return ends a line as a newline does (progress bars redraw
 // theirs with it), and what it leaves empty is dropped.

@@ -1,8 +1,6 @@
 #include "launcher/log_files.h"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -44,8 +42,9 @@ std::set<int> LoggedRanks(const std::string& log_folder) {
   return ranks;
 }
 
-LogFiles::LogFiles(std::string log_folder, std::optional<std::vector<int>> ranks)
-    : folder_(std::move(log_folder)), all_ranks_(!ranks.has_value()) {
+LogFiles::LogFiles(std::string log_folder, std::optional<std::vector<int>> ranks,
+                   std::optional<int64_t> since)
+    : folder_(std::move(log_folder)), all_ranks_(!ranks.has_value()), since_(since) {
   if (ranks.has_value()) {
     ranks_.insert(ranks->begin(), ranks->end());
   }
@@ -60,14 +59,25 @@ void LogFiles::FindNew() {
       }
       const std::string rank_folder = JoinPath(epoch_folder, absl::StrCat(rank));
       for (const int stream : {1, 2}) {
-        Log& log = logs_[{epoch, static_cast<int>(rank), stream}];
-        if (!log.fd.valid()) {
-          const std::string path = JoinPath(rank_folder, stream == 1 ? "stdout.log" : "stderr.log");
-          log.fd = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+        const Key key{epoch, static_cast<int>(rank), stream};
+        if (logs_.count(key) == 0) {
+          logs_.emplace(key,
+                        OpenLog(JoinPath(rank_folder, stream == 1 ? "stdout.log" : "stderr.log")));
         }
       }
     }
   }
+}
+
+LogFiles::Log LogFiles::OpenLog(const std::string& path) const {
+  const uint64_t from = since_.has_value() ? LogOffsetSince(path, *since_) : 0;
+  if (from == 0) return Log{LogReader(path), {}, false};
+  char before = '\n';
+  LogReader reader(path, from - 1);
+  if (reader.Read(&before, 1) == 0) reader = LogReader(path, from);
+  // Pieces begin with whole lines.
+  const bool whole = before == '\n' || before == '\r' || reader.TakeSkipped() > 0;
+  return Log{std::move(reader), {}, !whole};
 }
 
 bool LogFiles::ReadLog(const Key& key, Log* log, bool last,
@@ -78,12 +88,21 @@ bool LogFiles::ReadLog(const Key& key, Log* log, bool last,
     wanted = wanted && on_line(LogLine{e, r, s, line});
   };
   std::string piece(kPiece, '\0');
-  while (wanted && log->fd.valid()) {
-    const ssize_t n = read(log->fd.get(), piece.data(), piece.size());
-    if (n <= 0) {
+  while (wanted) {
+    absl::string_view data(piece.data(), log->reader.Read(piece.data(), piece.size()));
+    if (data.empty()) {
       break;
     }
-    log->lines.Add(absl::string_view(piece.data(), static_cast<size_t>(n)), emit);
+    if (const uint64_t lost = log->reader.TakeSkipped(); lost > 0) {
+      log->lines.Finish(emit);
+      losses_.push_back(LostOutputText(rank, stream, lost));
+    }
+    if (log->in_old_line) {
+      const size_t end = data.find_first_of("\r\n");
+      data.remove_prefix(end == absl::string_view::npos ? data.size() : end + 1);
+      log->in_old_line = end == absl::string_view::npos;
+    }
+    log->lines.Add(data, emit);
   }
   if (last) {
     log->lines.Finish(emit);

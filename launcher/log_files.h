@@ -8,12 +8,13 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "launcher/line_assembler.h"
-#include "runtime/base/fd.h"
+#include "runtime/base/log_pieces.h"
 
 namespace trainctl {
 
@@ -31,26 +32,35 @@ std::set<int> LoggedRanks(const std::string& log_folder);
 class LogFiles {
  public:
   // `ranks`: only these; nullopt: all.
-  LogFiles(std::string log_folder, std::optional<std::vector<int>> ranks);
+  // `since`: only lines that came since then (nanoseconds since 1970), and up to a second before;
+  // a line that had begun before is left out.
+  LogFiles(std::string log_folder, std::optional<std::vector<int>> ranks,
+           std::optional<int64_t> since = std::nullopt);
 
   // Epochs in order, within an epoch by rank, of a rank stdout first. Stops early when `on_line`
   // returns false. `last`: nothing will be added, so that an unfinished line is a line.
   void Read(bool last, absl::FunctionRef<bool(const LogLine&)> on_line);
+  // What was gone before it could be read, since the last call, for people.
+  std::vector<std::string> TakeLosses() { return std::exchange(losses_, {}); }
 
  private:
   using Key = std::tuple<int64_t, int, int>;  // epoch, rank, stream
   struct Log {
-    Fd fd;
+    LogReader reader;
     LineAssembler lines;
+    bool in_old_line = false;  // nothing is shown up to the next end of a line
   };
 
   void FindNew();
+  Log OpenLog(const std::string& path) const;
   bool ReadLog(const Key& key, Log* log, bool last,
                absl::FunctionRef<bool(const LogLine&)> on_line);
 
   const std::string folder_;
   std::set<int> ranks_;
   const bool all_ranks_;
+  const std::optional<int64_t> since_;
+  std::vector<std::string> losses_;
   std::map<Key, Log> logs_;
 };
 

@@ -78,21 +78,25 @@ std::vector<OutputFlow::Ask> OutputFlow::SetRoom(int watcher, bool room) {
 }
 
 std::vector<OutputFlow::Piece> OutputFlow::Take(const std::string& node, const LogKey& key,
-                                                uint64_t offset, absl::string_view data) {
+                                                uint64_t offset, absl::string_view data,
+                                                uint64_t skipped) {
   std::vector<Piece> pieces;
   const auto found = logs_.find(key);
   if (found == logs_.end() || found->second.node != node) return pieces;
   Log& log = found->second;
   const uint64_t end = offset + data.size();
-  if (data.empty()) log.end = offset;
+  const uint64_t begin = offset - std::min(offset, skipped);
+  const bool ended = begin == end;
+  if (ended) log.end = offset;
   for (auto& [watcher, cursor] : log.cursors) {
-    if (cursor < offset || cursor >= end) continue;
-    pieces.push_back({watcher, key, cursor, data.substr(cursor - offset)});
+    if (cursor < begin || cursor >= end) continue;
+    const uint64_t from = std::max(cursor, offset);
+    pieces.push_back({watcher, key, from, from - cursor, data.substr(from - offset)});
     cursor = end;
   }
   // Bytes of an earlier request that was replaced leave the present one open.
-  if (offset == log.asked_from) log.asked_from = end;
-  if (data.empty() || log.asked_from >= log.asked_limit) log.asked = false;
+  if (begin == log.asked_from) log.asked_from = end;
+  if (ended || log.asked_from >= log.asked_limit) log.asked = false;
   return pieces;
 }
 

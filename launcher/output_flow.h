@@ -39,6 +39,7 @@ class OutputFlow {
     int watcher = 0;
     LogKey log;
     uint64_t offset = 0;
+    uint64_t skipped = 0;    // so many bytes before `offset` are gone
     absl::string_view data;  // of the argument of Take
   };
 
@@ -52,9 +53,10 @@ class OutputFlow {
   void RemoveWatcher(int watcher);
   // Whether the watcher can take more now. Initially it can.
   std::vector<Ask> SetRoom(int watcher, bool room);
-  // `data` from `offset` on came from `node`; empty: the log ends there for good.
+  // `data` from `offset` on came from `node`, and `skipped` bytes before are gone; neither: the log
+  // ends there for good.
   std::vector<Piece> Take(const std::string& node, const LogKey& key, uint64_t offset,
-                          absl::string_view data);
+                          absl::string_view data, uint64_t skipped = 0);
   std::vector<Ask> After(const LogKey& key);  // the request that follows a Take
 
   // Every watcher has every log to its end, except logs of nodes that are not here.

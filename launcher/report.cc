@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
@@ -92,6 +93,8 @@ struct Report::Goodput {
   double starting = 0;    // from the forming of an epoch to its first step
   double redone = 0;      // steps that a later epoch did again
   double recovering = 0;  // from a condemnation to the next epoch
+  // The same seconds, by the class of the failure that cost them; the first start is nobody's.
+  std::map<std::string, double> by_cause;
 };
 
 Report::Report(const JobSpec& spec) : spec_(spec) {}
@@ -226,29 +229,41 @@ int64_t Report::EndOf(size_t index, int64_t wall_ns) const {
   return finished_.has_value() ? finished_->wall_ns : wall_ns;
 }
 
+std::string Report::CauseOfEnd(const EpochStory& story) {
+  if (story.condemned.has_value()) return FailureClassName(story.condemned->failure.failure_class);
+  return story.replaced.has_value() ? "change of nodes" : "other";
+}
+
 Report::Goodput Report::CountGoodput(int64_t wall_ns) const {
   Goodput goodput;
   if (epochs_.empty()) return goodput;
   const int64_t end = finished_.has_value() ? finished_->wall_ns : wall_ns;
   goodput.total = SecondsBetween(epochs_.front().formed.wall_ns, end);
+  std::string cause = "starting";
+  const auto lose = [&](double seconds, double* kind) {
+    *kind += seconds;
+    goodput.by_cause[cause] += seconds;
+  };
   for (size_t i = 0; i < epochs_.size(); ++i) {
     const EpochStory& story = epochs_[i];
     const int64_t ended = EndOf(i, wall_ns);
     const int64_t began =
         story.first_step_wall_ns == 0 ? story.formed.wall_ns : story.first_step_wall_ns;
-    goodput.starting += SecondsBetween(story.formed.wall_ns, began);
+    lose(SecondsBetween(story.formed.wall_ns, began), &goodput.starting);
+    cause = CauseOfEnd(story);
     if (i + 1 == epochs_.size()) {
-      if (story.condemned || story.replaced) goodput.recovering += SecondsBetween(ended, end);
+      if (story.condemned || story.replaced) lose(SecondsBetween(ended, end), &goodput.recovering);
       continue;
     }
     const EpochStory& next = epochs_[i + 1];
-    goodput.recovering += SecondsBetween(ended, next.formed.wall_ns);
+    lose(SecondsBetween(ended, next.formed.wall_ns), &goodput.recovering);
     const int64_t start = std::max<int64_t>(story.formed.resume_step.value, 0);
     const int64_t done = story.last_step.value - start;
     const int64_t kept = std::clamp<int64_t>(next.formed.resume_step.value - start, 0, done);
     if (done > 0) {
-      goodput.redone += SecondsBetween(began, ended) * static_cast<double>(done - kept) /
-                        static_cast<double>(done);
+      lose(SecondsBetween(began, ended) * static_cast<double>(done - kept) /
+               static_cast<double>(done),
+           &goodput.redone);
     }
   }
   return goodput;
@@ -315,7 +330,8 @@ std::string Report::Json(int64_t wall_ns) const {
   json["goodput"] = {{"seconds_total", goodput.total},
                      {"seconds_training", training},
                      {"ratio", goodput.total > 0 ? training / goodput.total : 0},
-                     {"lost_by_cause",
+                     {"lost_by_cause", goodput.by_cause},
+                     {"lost_in",
                       {{"starting", goodput.starting},
                        {"recovering", goodput.recovering},
                        {"steps_redone", goodput.redone}}}};

@@ -75,6 +75,7 @@ class Report {
   double EpochRate() const;
   struct Goodput;
   Goodput CountGoodput(int64_t wall_ns) const;
+  static std::string CauseOfEnd(const EpochStory& story);
 
   const JobSpec spec_;
   std::vector<EpochStory> epochs_;

@@ -95,13 +95,15 @@ void Watchers::NodeHere(const std::string& node, bool here) { Ask(flow_.NodeHere
 
 void Watchers::Output(const std::string& node, const v1::Output& output) {
   const LogKey key{Epoch(output.epoch()), output.rank(), static_cast<int>(output.stream())};
-  for (const OutputFlow::Piece& piece : flow_.Take(node, key, output.offset(), output.data())) {
+  for (const OutputFlow::Piece& piece :
+       flow_.Take(node, key, output.offset(), output.data(), output.skipped())) {
     v1::JobUpdate update;
     v1::Output* out = update.mutable_output();
     out->set_epoch(output.epoch());
     out->set_rank(output.rank());
     out->set_stream(output.stream());
     out->set_offset(piece.offset);
+    out->set_skipped(piece.skipped);
     out->set_data(piece.data.data(), piece.data.size());
     Send(piece.watcher, std::move(update));
   }

@@ -12,6 +12,7 @@ v1::StartWorkers ToProto(const StartWorkers& action) {
   m.set_hang_timeout_ns(action.hang_timeout.count());
   m.set_memory_limit(action.memory_limit);
   m.set_process_limit(action.process_limit);
+  m.set_log_quota(action.log_quota);
   for (const std::string& entry : action.env) m.add_env(entry);
   for (const WorkerLaunch& worker : action.workers) {
     v1::WorkerLaunch* launch = m.add_workers();

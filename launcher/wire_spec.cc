@@ -131,6 +131,7 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   m.set_hang_timeout_ns(spec.hang_timeout.count());
   m.set_memory_limit(spec.memory_limit);
   m.set_process_limit(spec.process_limit);
+  m.set_log_quota(spec.log_quota);
   m.set_job_folder(spec.job_folder);
   m.set_log_folder(spec.log_folder);
   m.set_checkpoint_folder(spec.checkpoint_folder);
@@ -181,6 +182,7 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& m) {
   spec.hang_timeout = Duration(m.hang_timeout_ns());
   spec.memory_limit = m.memory_limit();
   spec.process_limit = m.process_limit();
+  spec.log_quota = m.log_quota();
   spec.job_folder = m.job_folder();
   spec.log_folder = m.log_folder();
   spec.checkpoint_folder = m.checkpoint_folder();

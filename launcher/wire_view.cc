@@ -26,7 +26,8 @@ NodeStanding StandingFromName(absl::string_view name) {
 }
 
 OutputBytes FromProto(const v1::Output& m) {
-  return {Epoch(m.epoch()), m.rank(), static_cast<int>(m.stream()), m.offset(), m.data()};
+  return {Epoch(m.epoch()), m.rank(),    static_cast<int>(m.stream()),
+          m.offset(),       m.skipped(), m.data()};
 }
 
 ProgressSeen FromProto(const v1::Progress& m) {

@@ -16,8 +16,6 @@
 namespace trainctl {
 namespace {
 
-// A daemon that dies again and again is not mended by starting it again.
-constexpr int kMostDaemonDeaths = 5;
 // Longer than a coordinator needs to deliver the last output and its last words.
 constexpr Duration kLookEvery = seconds(6);
 // A person wonders what we wait for.
@@ -147,6 +145,7 @@ void Attachment::OnEnd(const absl::Status& status) {
 
 void Attachment::WatchDaemon() {
   if (daemon_.has_value()) {
+    daemon_started_ = Now();
     loop_.Watch(daemon_->child.pidfd.get(), EPOLLIN, [this](uint32_t) { RestartDaemon(); });
   }
 }
@@ -159,7 +158,13 @@ void Attachment::RestartDaemon() {
   daemon_.reset();
   // It ends by itself, with 0, only when its job is over.
   const bool died = !WIFEXITED(how) || WEXITSTATUS(how) != 0;
-  if (!died || ended_.has_value() || ++daemon_deaths_ > kMostDaemonDeaths) {
+  if (!died || ended_.has_value()) {
+    return;
+  }
+  daemon_deaths_ = Now() - daemon_started_ < kQuickDaemonDeath ? daemon_deaths_ + 1 : 1;
+  if (daemon_deaths_ > kMostDaemonDeaths) {
+    display_.Say(absl::StrCat("the job's daemon dies again and again; its log is ", log_file),
+                 Announce::Level::kError);
     return;
   }
   absl::StatusOr<PrivateDaemon> started = StartPrivateDaemon(log_file, job_id_);

@@ -43,7 +43,8 @@ class Attachment {
   std::string job_folder_;
   std::string job_socket_;
   std::optional<PrivateDaemon> daemon_;
-  int daemon_deaths_ = 0;
+  int daemon_deaths_ = 0;  // in a row, each soon after its start
+  Instant daemon_started_{};
   bool heard_ = false;   // of the coordinator
   bool leaves_ = false;  // at the first signal
   bool seems_over_ = false;

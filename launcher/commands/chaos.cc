@@ -1,4 +1,6 @@
-// chaos: lets workers of a running job fail, so that users see what their script does then.
+// chaos: lets workers and nodes of a running job fail, so that users see what their script does
+// then.
+#include <algorithm>
 #include <csignal>
 #include <optional>
 #include <random>
@@ -23,36 +25,56 @@ namespace {
 constexpr int64_t kMost = 1'000'000;
 
 struct Plan {
-  int signo = 0;
-  std::optional<int> rank;  // nullopt: any that runs
-  Duration every{0};        // 0: once
+  int signo = 0;                    // 0: a node is killed
+  std::optional<int> rank;          // nullopt: any that runs
+  std::optional<std::string> node;  // nullopt: any but the coordinator's
+  Duration delay{0};                // from SIGSTOP to SIGCONT; 0: for ever
+  Duration every{0};                // 0: once
   int64_t times = 1;
   uint64_t seed = 0;
 };
 
+absl::StatusOr<Duration> ReadTime(absl::string_view flag, const std::string& text) {
+  absl::StatusOr<Duration> time = ParseDuration(text);
+  if (time.ok() && *time > Duration(0)) return time;
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": found \"", text, "\", expected a time such as 30s"));
+}
+
+// Who is hit, and how.
+absl::Status ReadTarget(const ChaosFlags& flags, Plan* plan) {
+  const int targets = (flags.kill_rank ? 1 : 0) + (flags.kill_node ? 1 : 0) +
+                      (flags.stop_rank || flags.delay ? 1 : 0);
+  if (targets != 1) {
+    return absl::InvalidArgumentError(
+        "chaos: give one of --kill-rank, --stop-rank, --delay and --kill-node (--delay may go with "
+        "--stop-rank)");
+  }
+  if (flags.kill_node.has_value()) {
+    if (*flags.kill_node != "any") plan->node = *flags.kill_node;
+    return absl::OkStatus();
+  }
+  plan->signo = flags.kill_rank.has_value() ? SIGKILL : SIGSTOP;
+  if (flags.delay.has_value()) {
+    ASSIGN_OR_RETURN(plan->delay, ReadTime("--delay", *flags.delay));
+  }
+  const std::string rank = flags.kill_rank.value_or(flags.stop_rank.value_or("any"));
+  if (rank == "any") return absl::OkStatus();
+  const absl::StatusOr<int64_t> number = ParseInteger(rank, 0, kMost);
+  if (!number.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flags.kill_rank.has_value() ? "--kill-rank: " : "--stop-rank: ", number.status().message(),
+        ", or any"));
+  }
+  plan->rank = static_cast<int>(*number);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Plan> MakePlan(const ChaosFlags& flags) {
-  if (flags.kill_rank.has_value() == flags.stop_rank.has_value()) {
-    return absl::InvalidArgumentError("chaos: give one of --kill-rank and --stop-rank");
-  }
   Plan plan;
-  plan.signo = flags.kill_rank.has_value() ? SIGKILL : SIGSTOP;
-  const std::string& rank = flags.kill_rank.has_value() ? *flags.kill_rank : *flags.stop_rank;
-  if (rank != "any") {
-    const absl::StatusOr<int64_t> number = ParseInteger(rank, 0, kMost);
-    if (!number.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(flags.kill_rank.has_value() ? "--kill-rank: " : "--stop-rank: ",
-                       number.status().message(), ", or any"));
-    }
-    plan.rank = static_cast<int>(*number);
-  }
+  RETURN_IF_ERROR(ReadTarget(flags, &plan));
   if (flags.every.has_value()) {
-    absl::StatusOr<Duration> every = ParseDuration(*flags.every);
-    if (!every.ok() || *every <= Duration(0)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--every: found \"", *flags.every, "\", expected a time such as 30s"));
-    }
-    plan.every = *every;
+    ASSIGN_OR_RETURN(plan.every, ReadTime("--every", *flags.every));
     plan.times = kMost;
   }
   if (flags.times.has_value()) {
@@ -81,24 +103,59 @@ std::vector<int> RunningRanks(const JobDescription& job) {
   return ranks;
 }
 
-// Waits until workers run, for a job that is restarting has none; the rank that was hit, nullopt if
-// the job is over.
-absl::StatusOr<std::optional<int>> Hit(JobClient* client, const KnownJob& job, const Plan& plan,
-                                       std::mt19937_64* random) {
+absl::Status HitRank(JobClient* client, const JobDescription& job, const Plan& plan, int rank) {
+  RETURN_IF_ERROR(client->Signal(plan.signo, {rank}));
+  const char* done = plan.signo == SIGKILL ? "killed" : "stopped";
+  const std::string epoch = absl::StrCat(" rank ", rank, " of epoch ", job.view.epoch.value, "\n");
+  Console().Out(absl::StrCat(done, epoch));
+  if (plan.delay == Duration(0)) return absl::OkStatus();
+  std::this_thread::sleep_for(plan.delay);
+  // A worker that is gone needs no waking.
+  const absl::Status woken = client->Signal(SIGCONT, {rank});
+  if (!woken.ok() && !absl::IsFailedPrecondition(woken)) return woken;
+  Console().Out(absl::StrCat("continued", epoch));
+  return absl::OkStatus();
+}
+
+absl::Status HitNode(JobClient* client, const JobDescription& job, const Plan& plan,
+                     std::mt19937_64* random) {
+  std::vector<std::string> nodes;
+  for (const NodeView& node : job.view.nodes) {
+    if (node.standing == NodeStanding::kMember) nodes.push_back(node.node);
+  }
+  std::shuffle(nodes.begin(), nodes.end(), *random);
+  if (plan.node.has_value()) nodes = {*plan.node};
+  absl::Status killed = absl::NotFoundError("the job has no node that could be killed");
+  for (const std::string& node : nodes) {
+    killed = client->KillNode(node);
+    if (killed.ok()) {
+      Console().Out(absl::StrCat("killed node ", node, " in epoch ", job.view.epoch.value, "\n"));
+    }
+    // The coordinator's own is not for "any".
+    if (!absl::IsFailedPrecondition(killed)) break;
+  }
+  return killed;
+}
+
+// Waits until workers run, for a job that is restarting has none. False: the job is over.
+absl::StatusOr<bool> Hit(JobClient* client, const KnownJob& job, const Plan& plan,
+                         std::mt19937_64* random) {
   for (;;) {
     absl::StatusOr<JobDescription> description = client->Describe();
     if (!description.ok()) {
-      if (IsOver(job)) return std::nullopt;
+      if (IsOver(job)) return false;
       return description.status();
     }
     const std::vector<int> running = RunningRanks(*description);
     if (description->view.phase == JobPhase::kRunning && !running.empty()) {
+      if (plan.signo == 0) {
+        RETURN_IF_ERROR(HitNode(client, *description, plan, random));
+        return true;
+      }
       const int rank = plan.rank.value_or(
           running[std::uniform_int_distribution<size_t>(0, running.size() - 1)(*random)]);
-      RETURN_IF_ERROR(client->Signal(plan.signo, {rank}));
-      Console().Out(absl::StrCat(plan.signo == SIGKILL ? "killed" : "stopped", " rank ", rank,
-                                 " of epoch ", description->view.epoch.value, "\n"));
-      return rank;
+      RETURN_IF_ERROR(HitRank(client, *description, plan, rank));
+      return true;
     }
     std::this_thread::sleep_for(milliseconds(100));
   }
@@ -118,9 +175,9 @@ int RunChaos(const ChaosFlags& flags) {
   std::mt19937_64 random(plan->seed);
   for (int64_t i = 0; i < plan->times; ++i) {
     if (i > 0) std::this_thread::sleep_for(plan->every);
-    const absl::StatusOr<std::optional<int>> hit = Hit(&client, *job, *plan, &random);
+    const absl::StatusOr<bool> hit = Hit(&client, *job, *plan, &random);
     if (!hit.ok()) return Fail(hit.status());
-    if (!hit->has_value()) return kExitDone;
+    if (!*hit) return kExitDone;
   }
   return kExitDone;
 }

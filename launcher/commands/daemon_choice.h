@@ -10,8 +10,14 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/program.h"
+#include "runtime/base/time.h"
 
 namespace trainctl {
+
+// A private daemon that dies so often in a row, each time so soon after its start, is not mended by
+// another one.
+inline constexpr int kMostDaemonDeaths = 5;
+inline constexpr Duration kQuickDaemonDeath = seconds(1);
 
 // A daemon of one job, started by this front end. It ends with its job, not with us.
 struct PrivateDaemon {

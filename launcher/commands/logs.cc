@@ -31,6 +31,7 @@ constexpr size_t kFlushAt = size_t{256} << 10;
 struct Filter {
   std::optional<std::vector<int>> ranks;
   std::unique_ptr<re2::RE2> pattern;  // null: every line
+  std::optional<int64_t> since;       // nanoseconds since 1970
 };
 
 // One more than the highest rank; 0: nobody knows yet.
@@ -64,6 +65,13 @@ absl::StatusOr<Filter> ReadFilter(const KnownJob& job, const JobFlags& flags) {
     RETURN_IF_ERROR(CheckRanks(job, *ranks));
     filter.ranks = *std::move(ranks);
   }
+  if (flags.since.has_value()) {
+    const absl::StatusOr<int64_t> since = ParseSince(*flags.since, WallClockNanos());
+    if (!since.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--since: ", since.status().message()));
+    }
+    filter.since = *since;
+  }
   if (flags.grep.has_value()) {
     // RE2, because a line of a training log may be megabytes long and a pattern may come from
     // anybody: it takes linear time and a bounded stack.
@@ -80,7 +88,7 @@ absl::StatusOr<Filter> ReadFilter(const KnownJob& job, const JobFlags& flags) {
 class Printer {
  public:
   Printer(const KnownJob& job, Filter filter, bool json)
-      : logs_(JoinPath(job.folder, "logs"), std::move(filter.ranks)),
+      : logs_(JoinPath(job.folder, "logs"), std::move(filter.ranks), filter.since),
         pattern_(std::move(filter.pattern)),
         json_(json) {
     char node[HOST_NAME_MAX + 1] = {};
@@ -92,6 +100,9 @@ class Printer {
   bool Print(bool last) {
     logs_.Read(last, [&](const LogLine& line) { return PrintLine(line); });
     Flush();
+    for (const std::string& loss : logs_.TakeLosses()) {
+      console_.Err(absl::StrCat("trainctl: ", loss, "\n"));
+    }
     return !console_.reader_gone();
   }
 

@@ -33,7 +33,6 @@ constexpr Duration kDaemonEnds = seconds(10);
 // Longer than Slurm needs, as it is configured unless somebody has changed it, to see that a node
 // is gone.
 constexpr Duration kSlurmNotices = seconds(360);
-constexpr int kMostDaemonDeaths = 5;
 constexpr int kMostNames = 64;  // of nodes of one job on one machine
 
 bool IsIgnored(int signo) {
@@ -194,6 +193,7 @@ absl::Status Participant::BeginPart(Enlisted enlisted) {
 absl::Status Participant::StartDaemon() {
   const std::string folder = PartFolder(StateFolder(), part_.job.job_id, part_.part.node);
   ASSIGN_OR_RETURN(daemon_, StartPrivateDaemon(JoinPath(folder, "traind.log"), ""));
+  daemon_started_ = Now();
   return AwaitDaemon(*daemon_);
 }
 
@@ -248,7 +248,8 @@ void Participant::OnEnd(const absl::Status& status) {
     return GiveUp(status);
   }
   // A private daemon that dies is started again, and finds the workers by their shim.
-  if (!daemon_.has_value() || ++daemon_deaths_ > kMostDaemonDeaths) {
+  daemon_deaths_ = Now() - daemon_started_ < kQuickDaemonDeath ? daemon_deaths_ + 1 : 1;
+  if (!daemon_.has_value() || daemon_deaths_ > kMostDaemonDeaths) {
     return GiveUp(
         absl::UnavailableError(absl::StrCat("lost this node's daemon: ", status.message())));
   }

@@ -59,7 +59,8 @@ class Participant {
   TlsIdentity identity_;  // of the user, for calls to the coordinator
   Fd name_lock_;
   std::optional<PrivateDaemon> daemon_;
-  int daemon_deaths_ = 0;
+  int daemon_deaths_ = 0;  // in a row, each soon after its start
+  Instant daemon_started_{};
   std::unique_ptr<PartWatch> watch_;
   std::optional<PartStanding> end_;
   Instant requeue_until_;

@@ -31,6 +31,7 @@ struct StartWorkers {
   Duration hang_timeout{0};  // as in JobSpec, and so are the limits
   uint64_t memory_limit = 0;
   uint64_t process_limit = 0;
+  uint64_t log_quota = 0;
   std::vector<std::string> env;  // common to all workers of the node; complete
   std::vector<WorkerLaunch> workers;
 };

@@ -18,6 +18,8 @@ inline constexpr int kMaxWorkersPerNode = 1024;
 // JobSpec::workers_per_node: as many workers on each node as it has slots.
 inline constexpr int kEverySlot = 0;
 
+inline constexpr uint64_t kDefaultLogQuota = uint64_t{10} << 30;
+
 struct JobSpec {
   std::string job_id;                // unique; names the job's folder and sockets
   std::string name;                  // what the user calls it; need not be unique
@@ -51,6 +53,8 @@ struct JobSpec {
   // Of all workers on a node together, with what they start; 0: none.
   uint64_t memory_limit = 0;  // bytes
   uint64_t process_limit = 0;
+  // Of the logs of all epochs on a node; 0: no limit.
+  uint64_t log_quota = kDefaultLogQuota;
 
   std::vector<std::string> gpus;  // UUIDs, locked for the job on its node; empty: none is used
 

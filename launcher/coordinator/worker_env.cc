@@ -203,6 +203,7 @@ StartWorkers WorkerPlanner::Plan(size_t seat, int cores) const {
   start.hang_timeout = spec_.hang_timeout;
   start.memory_limit = spec_.memory_limit;
   start.process_limit = spec_.process_limit;
+  start.log_quota = spec_.log_quota;
   start.env = Entries(common);
   for (int i = 0; i < share.workers; ++i) {
     const RankPlace place{share.first_rank + i, i, share.node, share.address};

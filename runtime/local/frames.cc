@@ -63,7 +63,7 @@ struct Layout {
   template <typename A>
   static void Visit(A& a, Is<StartEpoch> auto& v) {
     Fields(a, v.term, v.epoch, v.world_size, v.cwd, v.log_folder, v.memory_limit, v.process_limit,
-           v.hang_timeout_ns);
+           v.log_quota, v.hang_timeout_ns);
     VisitAll(a, v.env);
     VisitAll(a, v.workers);
   }
@@ -151,7 +151,7 @@ struct Layout {
   }
   template <typename A>
   static void Visit(A& a, Is<Output> auto& v) {
-    Fields(a, v.epoch, v.rank, v.stream, v.offset, v.bytes);
+    Fields(a, v.epoch, v.rank, v.stream, v.offset, v.skipped, v.bytes);
   }
   template <typename A>
   static void Visit(A& a, Is<Progress> auto& v) {

@@ -62,6 +62,7 @@ struct StartEpoch {
   // Of all workers here together, with what they start; 0: none.
   uint64_t memory_limit = 0;  // bytes
   uint64_t process_limit = 0;
+  uint64_t log_quota = 0;        // bytes of logs here, of all epochs together; 0: no limit
   int64_t hang_timeout_ns = 0;   // 0: chosen from the length of steps; < 0: not looked for
   std::vector<std::string> env;  // common to all workers; complete, nothing is inherited
   std::vector<Launch> workers;
@@ -223,7 +224,8 @@ struct Output {  // answer to OutputFrom, in order; empty `bytes`: the log ends 
   int64_t epoch = 0;
   int32_t rank = 0;
   uint8_t stream = 1;
-  uint64_t offset = 0;  // of bytes[0] in the log file
+  uint64_t offset = 0;   // of bytes[0] in the whole log
+  uint64_t skipped = 0;  // so many bytes before `offset` are gone; with that, no bytes mean no end
   std::string bytes;
 };
 struct Progress {  // from the page, when it changed, at most 5 times a second

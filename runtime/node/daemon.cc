@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -227,6 +228,12 @@ void Daemon::Run(Task task, bool is_new, std::optional<Reply<v1::SubmitReply>> r
   };
   callbacks.on_standing = [this, job_id](const v1::PartUpdate& update) {
     Standing(job_id, update);
+  };
+  callbacks.on_vanish = [this] {
+    // A front end that lives would start the next daemon.
+    const pid_t parent = ::getppid();
+    if (options_.private_daemon && parent > 1) ::kill(parent, SIGKILL);
+    ::kill(::getpid(), SIGKILL);
   };
   // Not now: the runner is still at work.
   callbacks.on_over = [this, job_id] { loop_->Post([this, job_id] { JobOver(job_id); }); };

@@ -204,6 +204,10 @@ void JobRunner::OnOrder(const v1::NodeOrder& order) {
   if (leaving_) loop_->Post([this] { EndJob("this node leaves it"); });
   if (standing_.standing() == v1::PartUpdate::JOINING) Stand(v1::PartUpdate::JOINED, "");
   if (order.has_probe()) return prober_.Begin(order.probe());
+  if (order.has_vanish()) {
+    shim_.KillAtOnce();
+    return callbacks_.on_vanish();
+  }
   if (order.has_lease()) {
     if (order.lease().request_id() == 0) return;
     if (order.lease().request_id() == lease_request_) lease_request_ = 0;

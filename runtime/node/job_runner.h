@@ -47,6 +47,8 @@ class JobRunner {
     std::function<void(const absl::Status& status)> on_listening;
     // Where this node stands with a coordinator on another one; the last is OVER or LEFT.
     std::function<void(const v1::PartUpdate& update)> on_standing;
+    // The node is to end as if its power were cut; the shim is dead already.
+    std::function<void()> on_vanish;
     // Last: the job is over on this node and nothing of it runs here any more, or another daemon
     // has it. The owner destroys the runner later, not during the call.
     std::function<void()> on_over;

@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +20,7 @@
 #include "runtime/base/status.h"
 #include "runtime/local/cgroup.h"
 #include "runtime/local/shim_files.h"
+#include "runtime/node/process_tree.h"
 #include "runtime/node/shim_sweep.h"
 #include "runtime/node/slot_lock.h"
 
@@ -40,6 +43,17 @@ ShimLink::ShimLink(Loop* loop, ShimPlace place, int64_t incarnation, Callbacks c
 ShimLink::~ShimLink() {
   loop_->Cancel(retry_);
   if (pidfd_.valid()) loop_->Unwatch(pidfd_.get());
+}
+
+// Whoever is stopped tells nothing of the others' end. Children first, because the end of the
+// keeper wakes the supervisor.
+void ShimLink::KillAtOnce() {
+  const pid_t keeper = pidfd_.valid() ? PidOfPidfd(pidfd_.get()) : -1;
+  if (keeper <= 0) return;
+  for (const pid_t pid : ProcessTree(keeper)) ::kill(pid, SIGSTOP);
+  std::vector<pid_t> all = ProcessTree(keeper);
+  std::reverse(all.begin(), all.end());
+  for (const pid_t pid : all) ::kill(pid, SIGKILL);
 }
 
 absl::Status ShimLink::Start() {

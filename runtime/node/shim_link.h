@@ -57,6 +57,8 @@ class ShimLink {
   // Dropped while there is no connection; the state is told again after the next one.
   void Send(const frame::Frame& frame);
   bool alive() const { return pidfd_.valid(); }
+  // Kills keeper, supervisor and all that descends from them, before any of them can say a word.
+  void KillAtOnce();
 
  private:
   void Connected(Fd socket);

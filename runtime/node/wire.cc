@@ -95,6 +95,7 @@ struct MessageOf {
     m->set_rank(f.rank);
     m->set_stream(f.stream);
     m->set_offset(f.offset);
+    m->set_skipped(f.skipped);
     m->set_data(f.bytes);
     return true;
   }
@@ -179,6 +180,7 @@ frame::StartEpoch StartFrame(const v1::StartWorkers& m, int64_t term) {
   f.log_folder = m.log_folder();
   f.memory_limit = m.memory_limit();
   f.process_limit = m.process_limit();
+  f.log_quota = m.log_quota();
   f.hang_timeout_ns = m.hang_timeout_ns();
   f.env.assign(m.env().begin(), m.env().end());
   for (const v1::WorkerLaunch& worker : m.workers()) {
@@ -270,6 +272,7 @@ std::optional<frame::Frame> ToFrame(const v1::NodeOrder& order) {
     case v1::NodeOrder::kRelease:
       return frame::Release{};
     case v1::NodeOrder::kProbe:  // not the shim's
+    case v1::NodeOrder::kVanish:
     case v1::NodeOrder::ORDER_NOT_SET:
       return std::nullopt;
   }

@@ -123,7 +123,7 @@ void EpochWorkers::StartWorker(size_t index) {
 OutputStream* EpochWorkers::OpenStream(const Worker& worker, uint8_t stream, Fd pipe) {
   OutputStream* opened = forwarder_.Add(std::make_unique<OutputStream>(
       start_.epoch, worker.launch.rank, stream, std::move(pipe),
-      LogPath(start_.log_folder, start_.epoch, worker.launch.rank, stream)));
+      LogPath(start_.log_folder, start_.epoch, worker.launch.rank, stream), &forwarder_.quota()));
   loop_.Watch(opened->pipe(), EPOLLIN, [this, opened](uint32_t) { DrainStream(*opened); });
   return opened;
 }

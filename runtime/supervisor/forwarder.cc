@@ -1,7 +1,9 @@
 #include "runtime/supervisor/forwarder.h"
 
+#include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 
@@ -23,10 +25,30 @@ std::string LogPath(const std::string& log_folder, int64_t epoch, int32_t rank, 
                   stream == kStdout ? "stdout.log" : "stderr.log");
 }
 
-void Forwarder::BeginEpoch(int64_t epoch, std::string log_folder) {
+void Forwarder::BeginEpoch(int64_t epoch, std::string log_folder, uint64_t log_quota,
+                           const std::vector<int32_t>& ranks) {
+  const bool first = epoch_ < 0;
   epoch_ = epoch;
   log_folder_ = std::move(log_folder);
+  if (first && log_quota > 0) CountEarlierLogs(ranks);
+  quota_.Begin(log_quota, 2 * ranks.size());
   std::erase_if(streams_, [](const auto& entry) { return !entry.second->HasNext(); });
+}
+
+// Of an earlier shim, whose ranks were most likely the same.
+void Forwarder::CountEarlierLogs(const std::vector<int32_t>& ranks) {
+  std::set<int64_t> epochs;
+  for (const std::string& name : FolderEntries(log_folder_)) {
+    int64_t epoch = 0;
+    if (absl::SimpleAtoi(name, &epoch) && epoch >= 0 && epoch < epoch_) epochs.insert(epoch);
+  }
+  for (const int64_t epoch : epochs) {
+    for (const int32_t rank : ranks) {
+      for (const uint8_t stream : {kStdout, kStderr}) {
+        quota_.AddComplete(LogPath(log_folder_, epoch, rank, stream));
+      }
+    }
+  }
 }
 
 OutputStream* Forwarder::Add(std::unique_ptr<OutputStream> stream) {

@@ -10,8 +10,10 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "runtime/local/frames.h"
+#include "runtime/supervisor/log_quota.h"
 #include "runtime/supervisor/output.h"
 
 namespace trainctl {
@@ -23,8 +25,11 @@ std::string LogPath(const std::string& log_folder, int64_t epoch, int32_t rank, 
 class Forwarder {
  public:
   // From now on `epoch` is the current one and its logs, like those before, lie in `log_folder`.
-  // Streams of earlier epochs are closed as soon as what was asked of them is given.
-  void BeginEpoch(int64_t epoch, std::string log_folder);
+  // Streams of earlier epochs are closed as soon as what was asked of them is given. All logs
+  // together take `log_quota` bytes at most (0: no limit); `ranks` are those that have logs now.
+  void BeginEpoch(int64_t epoch, std::string log_folder, uint64_t log_quota = 0,
+                  const std::vector<int32_t>& ranks = {});
+  LogQuota& quota() { return quota_; }
   // A stream of the current epoch; it lives until the next one begins.
   OutputStream* Add(std::unique_ptr<OutputStream> stream);
   void EndStart();  // every stream of the current epoch has been added
@@ -42,8 +47,11 @@ class Forwarder {
  private:
   using Key = std::tuple<int64_t, int32_t, uint8_t>;  // epoch, rank, stream
 
+  void CountEarlierLogs(const std::vector<int32_t>& ranks);
+
   std::string log_folder_;
   int64_t epoch_ = -1;
+  LogQuota quota_;  // of which streams_ know
   std::map<Key, std::unique_ptr<OutputStream>> streams_;
   std::map<Key, frame::OutputFrom> early_;  // asked for before the epoch began
   Key turn_{};                              // the stream that gave last

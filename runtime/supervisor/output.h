@@ -1,16 +1,21 @@
 // One output stream of one worker: from its pipe into its log file, and from the log file to the
 // daemon as the daemon asks. The two halves share nothing but the file's length, so neither a slow
-// reader nor a flood needs memory. Bytes are never looked at.
+// reader nor a flood needs memory. Bytes are looked at only to divide a log between lines.
 #ifndef TRAINCTL_RUNTIME_SUPERVISOR_OUTPUT_H_
 #define TRAINCTL_RUNTIME_SUPERVISOR_OUTPUT_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/log_pieces.h"
+#include "runtime/base/time.h"
 #include "runtime/local/frames.h"
+#include "runtime/supervisor/log_quota.h"
 
 namespace trainctl {
 
@@ -21,8 +26,10 @@ inline constexpr uint8_t kStderr = 2;
 class OutputStream {
  public:
   // `pipe` is non-blocking. The file at `log_path` is made anew; if it cannot be, the stream works
-  // and drops what it reads.
-  OutputStream(int64_t epoch, int32_t rank, uint8_t stream, Fd pipe, const std::string& log_path);
+  // and drops what it reads. After a loss the log goes on with a whole line, behind one that says
+  // how much is missing. `quota` says when to begin a new piece; null: never. It outlives this.
+  OutputStream(int64_t epoch, int32_t rank, uint8_t stream, Fd pipe, const std::string& log_path,
+               LogQuota* quota = nullptr);
   // A stream of which only the log file is left, or not even that.
   OutputStream(int64_t epoch, int32_t rank, uint8_t stream, const std::string& log_path);
 
@@ -37,7 +44,7 @@ class OutputStream {
   // Something that was asked for can be given now.
   bool HasNext() const;
   // The next bytes that were asked for, at most `limit`; empty at the end of a log that is closed,
-  // once per request. REQUIRES: HasNext().
+  // once per request. Says how many bytes before them are gone. REQUIRES: HasNext().
   frame::Output Next(size_t limit);
 
   int64_t epoch() const { return epoch_; }
@@ -53,18 +60,32 @@ class OutputStream {
   static constexpr size_t kTailBytes = 8192;
 
  private:
-  void Store(const char* data, size_t size);
-  void Drop(size_t size, absl::Status why);
+  void Store(absl::string_view data);
+  bool GoOnAfterLoss(absl::string_view* data);
+  size_t Write(absl::string_view data);          // fewer than all: errno says why
+  void Drop(absl::string_view data, int error);  // error 0: the same as before
+  void BeginPiece();
+  void NoteTime();
+  size_t ReadLog(char* data, size_t size);
 
   int64_t epoch_;
   int32_t rank_;
   uint8_t stream_;
   Fd pipe_;
   std::string log_path_;
+  LogQuota* quota_ = nullptr;
   Fd log_;
+  Fd times_;
+  Instant next_time_{};  // when the next record of times_ is due
+  uint64_t begin_ = 0;   // of the piece in log_
   uint64_t written_ = 0;
-  uint64_t cursor_ = 0;  // next byte to give
-  uint64_t limit_ = 0;   // at the cursor or below it: nothing is asked for
+  bool in_line_ = false;  // the last byte written ended no line
+  uint64_t lost_ = 0;     // bytes dropped since the last byte written
+  bool lost_in_line_ = false;
+  std::string lost_because_;
+  std::optional<LogReader> old_;  // for what is before begin_
+  uint64_t cursor_ = 0;           // next byte to give
+  uint64_t limit_ = 0;            // at the cursor or below it: nothing is asked for
   bool end_told_ = false;
   uint64_t dropped_ = 0;
   absl::Status first_failure_;

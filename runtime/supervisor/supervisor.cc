@@ -275,7 +275,9 @@ bool Supervisor::SendProgress() {
     if (never_written || SameProgress(now, last_progress_[i])) continue;
     last_progress_[i] = now;
     moved = true;
-    SendToDaemon(now);
+    // The job's progress is that of rank 0; what wakes three processes five times a second is not
+    // told in vain.
+    if (now.rank == 0) SendToDaemon(now);
   }
   return moved;
 }

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
@@ -100,7 +101,9 @@ void Supervisor::StartOrdered() {
   hangs_.reset();
   workers_.reset();
   unkillable_.clear();
-  forwarder_.BeginEpoch(start.epoch, start.log_folder);
+  std::vector<int32_t> ranks;
+  for (const frame::Launch& launch : start.workers) ranks.push_back(launch.rank);
+  forwarder_.BeginEpoch(start.epoch, start.log_folder, start.log_quota, ranks);
   const Duration hang_timeout(start.hang_timeout_ns);
   const std::string log_folder = start.log_folder;
   workers_ =

@@ -145,12 +145,16 @@ def elastic_job_goes_on_without_a_node_that_dies(s):
     all_nodes = cluster.start_all("--lease", "1s", "--max-restarts", "0", s.shell(WAITS))
     wait_until(lambda: all((s.folder / f"pid.{r}.0").exists() for r in range(3)), cluster.shown)
     lost = all_nodes[2]
-    assert len(lost.kill()) >= 3, cluster.shown()  # trainctl, traind, keeper and supervisor
+    expect(s.run("chaos", s.job().name, "--kill-node", "n2"), 0)
     wait_until(lambda: all((s.folder / f"pid.{r}.1").exists() for r in range(2)), cluster.shown, 30)
     (s.folder / "go").touch()
     expect_all(all_nodes[:2], 0)
     assert lines_of(all_nodes[0].out, 1)[-1] == "done 1 1 of 2", cluster.shown()
     assert not lost.pids(), cluster.shown()
+    report = s.report()
+    failure = report["first_failure"]
+    assert failure["class"] == "node lost" and failure["node"] == "n2" and failure["rank"] is None, failure
+    assert report["goodput"]["lost_by_cause"]["node lost"] > 0, report["goodput"]
     nodes.remove_dead_sockets(s)
 
 

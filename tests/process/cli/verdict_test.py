@@ -125,6 +125,32 @@ def chaos_kills_ranks_and_the_job_survives(s):
     assert s.report()["first_failure"]["signal"] == 9
 
 
+def chaos_delays_a_rank_which_then_goes_on(s):
+    program = s.shell('echo $$ > pid.tmp; mv pid.tmp pid\n' + WAIT + "echo done\n")
+    process = s.start("launch", "--name", "slow", program)
+    pid = wait_until(lambda: (s.folder / "pid").exists() and (s.folder / "pid").read_text().strip(), "it")
+    wait_until(lambda: "running" in s.run("list").stdout, "the job runs")
+    state = lambda: pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    chaos = s.start("chaos", "slow", "--stop-rank", "0", "--delay", "500ms")
+    wait_until(lambda: state() == "T", "it is stopped")
+    out, err = chaos.communicate(timeout=sandbox.DEADLINE_S)
+    assert chaos.returncode == 0 and out.splitlines() == ["stopped rank 0 of epoch 0", "continued rank 0 of epoch 0"], err
+    wait_until(lambda: state() != "T", "it goes on")
+    (s.folder / "go").touch()
+    out, err = process.communicate(timeout=sandbox.DEADLINE_S)
+    assert process.returncode == 0 and s.report()["restarts"] == 0, err
+    for flags in ((), ("--delay", "soon"), ("--kill-rank", "0", "--delay", "1s"), ("--kill-node", "a", "--kill-rank", "0")):
+        expect(s.run("chaos", "slow", *flags), 2, "--")
+
+
+def the_node_of_the_coordinator_is_not_killed(s):
+    process = s.start("launch", "--name", "alone", s.shell(WAIT))
+    wait_until(lambda: "running" in s.run("list").stdout, "the job runs")
+    expect(s.run("chaos", "alone", "--kill-node", "any"), 5, "runs the job's coordinator")
+    (s.folder / "go").touch()
+    assert process.wait(sandbox.DEADLINE_S) == 0
+
+
 def signal_goes_to_the_ranks_that_are_named(s):
     program = s.shell("trap 'echo got it; exit 0' USR1\n" + WAIT)
     process = s.start("launch", "--name", "some", "--nproc-per-node", "2", program)
@@ -136,6 +162,59 @@ def signal_goes_to_the_ranks_that_are_named(s):
     assert "got it" not in (s.job() / "logs/0/0/stdout.log").read_text()
     (s.folder / "go").touch()
     assert process.wait(sandbox.DEADLINE_S) == 0
+
+
+# What rank 1 of 2 does; flags; then exit status, class, and what the report says of the culprit.
+MATRIX = (
+    ("exit 7", (), 1, "worker", {"code": 7, "signal": None}),
+    ("exit 7", ("--propagate-exit-code",), 7, "worker", {"code": 7}),
+    ("exit 255", (), 1, "worker", {"code": 255, "signal": None}),
+    ("exit 255", ("--propagate-exit-code",), 255, "worker", {"code": 255}),
+    ("exit 255", ("--requeue-status",), 1, "worker", {"code": 255}),
+    ("kill -SEGV $$", (), 1, "worker", {"code": None, "signal": signal.SIGSEGV}),
+    ("kill -SEGV $$", ("--propagate-exit-code",), 128 + signal.SIGSEGV, "worker", {"signal": signal.SIGSEGV}),
+    ("kill -KILL $$", (), 1, "worker", {"code": None, "signal": signal.SIGKILL}),
+    ("exec python3 -c 'raise MemoryError'", (), 1, "out of memory", {"code": 1}),
+    ("exec python3 -c 'import no_such_module'", (), 1, "user error", {"code": 1}),
+    ("exec python3 -c 'import no_such_module'", ("--requeue-status",), 93, "user error", {"code": 1}),
+    ("no-such-program", (), 1, "user error", {"code": 127}),
+    ("exec python3 no-such-file.py", (), 1, "user error", {"code": 2}),
+)
+
+
+def every_failure_has_its_status_class_and_culprit(s):
+    for number, (action, flags, status, failure_class, told) in enumerate(MATRIX):
+        program = s.shell(f'[ "$RANK" = 1 ] || exec sleep 100\nulimit -c 0\n{action}\n', f"work{number}.sh")
+        name = f"row{number}"
+        result = s.run("launch", "--name", name, "--nproc-per-node", "2", "--grace", "1s", *flags, program)
+        expect(result, status, f"class:      {failure_class}")
+        job = next(job for job in s.jobs() if job.name.startswith(f"{name}-"))
+        report = json.loads((job / "report.json").read_text())
+        failure = report["first_failure"]
+        wanted = {"class": failure_class, "rank": 1, "epoch": 0, "node": os.uname().nodename, **told}
+        assert {key: failure[key] for key in wanted} == wanted, (action, failure)
+        assert report["outcome"] == "failed" and report["exit_status"] == status, (action, report)
+        assert set(report["goodput"]["lost_by_cause"]) <= {"starting", failure_class}, (action, report["goodput"])
+
+
+def success_is_nobodys_fault(s):
+    expect(s.run("launch", "--nproc-per-node", "2", "/bin/true"), 0)
+    report = s.report()
+    assert report["outcome"] == "succeeded" and report["exit_status"] == 0, report
+    assert report["first_failure"] is None and report["reason"], report
+
+
+def signal_to_the_launcher_is_nobodys_fault(s):
+    for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        name = f"signal{int(signo)}"
+        process = s.start("launch", "--name", name, "--nproc-per-node", "2", s.shell(WAIT))
+        wait_until(lambda: "running" in s.run("list").stdout, "the job runs")
+        process.send_signal(signo)
+        _, err = process.communicate(timeout=sandbox.DEADLINE_S)
+        assert process.returncode == 128 + signo, (signo, process.returncode, err)
+        job = next(job for job in s.jobs() if job.name.startswith(f"{name}-"))
+        report = json.loads((job / "report.json").read_text())
+        assert report["outcome"] == "stopped" and report["first_failure"] is None, report
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log_pieces.h"
 
 namespace trainctl {
 namespace {
@@ -63,6 +65,36 @@ TEST_F(LogFilesTest, AreLimitedToSomeRanks) {
   Append(0, 3, "error", "not a log\n");
   LogFiles logs(folder_, std::vector<int>{7});
   EXPECT_THAT(Read(&logs), ElementsAre("0/7/1 b"));
+}
+
+TEST_F(LogFilesTest, AreReadFromTheFirstLineSinceATime) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  Append(0, 0, "stdout", "old\nbegun before\nnew\n");
+  Append(0, 1, "stdout", "old\n");
+  const std::string times = EncodeLogTime({0, 100 * kSecond}) + EncodeLogTime({6, 200 * kSecond});
+  ASSERT_TRUE(ReplaceFile(folder_ + "/0/0/stdout.times", times).ok());
+  ASSERT_TRUE(ReplaceFile(folder_ + "/0/1/stdout.times", times.substr(0, 16)).ok());
+  LogFiles logs(folder_, std::nullopt, 150 * kSecond);
+  EXPECT_THAT(Read(&logs), ElementsAre("0/0/1 new"));
+  Append(0, 1, "stdout", "now\n");
+  EXPECT_THAT(Read(&logs), ElementsAre("0/1/1 now"));
+}
+
+TEST_F(LogFilesTest, AreFollowedAcrossPiecesAndWhatIsGoneIsTold) {
+  LogFiles logs(folder_, std::nullopt);
+  const std::string log = folder_ + "/0/0/stdout.log";
+  Append(0, 0, "stdout", "one\n");
+  EXPECT_THAT(Read(&logs), ElementsAre("0/0/1 one"));
+  std::filesystem::rename(log, LogPiecePath(log, 4));
+  Append(0, 0, "stdout", "two\n");
+  EXPECT_THAT(Read(&logs), ElementsAre("0/0/1 two"));
+  EXPECT_THAT(logs.TakeLosses(), IsEmpty());
+  LogFiles later(folder_, std::nullopt);
+  std::filesystem::rename(log, LogPiecePath(log, 8));
+  std::filesystem::remove(LogPiecePath(log, 4));
+  EXPECT_THAT(Read(&later), ElementsAre("0/0/1 two"));
+  EXPECT_THAT(later.TakeLosses(),
+              ElementsAre(::testing::StartsWith("rank 0: 4 bytes of its stdout")));
 }
 
 }  // namespace

@@ -111,6 +111,29 @@ TEST(OutputFlow, IgnoresBytesOfANodeThatDoesNotHaveTheRank) {
   EXPECT_THAT(flow.Take("n2", kLog, 0, "abc"), IsEmpty());
 }
 
+TEST(OutputFlow, WhatIsGoneIsSkippedByThoseWhoHaveNotHadIt) {
+  OutputFlow flow;
+  flow.OpenEpoch(Epoch(0), OneRank());
+  flow.NodeHere("n1", true);
+  flow.AddWatcher(1, {});
+  flow.AddWatcher(2, {{kLog, 150}});
+  auto pieces = flow.Take("n1", kLog, 100, std::string(100, 'x'), 100);
+  ASSERT_THAT(pieces, SizeIs(2));
+  EXPECT_EQ(pieces[0].offset, 100u);
+  EXPECT_EQ(pieces[0].skipped, 100u);
+  EXPECT_EQ(pieces[0].data.size(), 100u);
+  EXPECT_EQ(pieces[1].offset, 150u);
+  EXPECT_EQ(pieces[1].skipped, 0u);
+  EXPECT_EQ(pieces[1].data.size(), 50u);
+  pieces = flow.Take("n1", kLog, 300, "", 100);
+  ASSERT_THAT(pieces, SizeIs(2));
+  EXPECT_EQ(pieces[0].skipped, 100u);
+  flow.Take("n1", {Epoch(0), 0, 2}, 0, "");
+  EXPECT_FALSE(flow.Drained()) << "the log has not ended";
+  flow.Take("n1", kLog, 300, "");
+  EXPECT_TRUE(flow.Drained());
+}
+
 // Readers come, go, stop and return while the node's connection breaks now and then; each must get
 // every byte of every log once and in order, whatever the order of events.
 TEST(OutputFlow, EveryReaderGetsEveryByteOnceInAnyOrderOfEvents) {

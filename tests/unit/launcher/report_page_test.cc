@@ -18,7 +18,7 @@ constexpr char kReport[] = R"({
   "schema": 1, "job": "ab12", "name": "<digits>", "outcome": "failed", "reason": "rank 1 on n1 hangs",
   "steps": 40, "final_loss": 0.25, "restarts": 1, "metrics": {"test_top1": 0.9},
   "goodput": {"seconds_total": 20, "seconds_training": 15,
-              "lost_by_cause": {"starting": 2, "recovering": 3, "steps_redone": 0}},
+              "lost_by_cause": {"starting": 2, "node lost": 3, "worker": 0}},
   "epochs": [
     {"number": 0, "world_size": 2, "nodes": ["n1"], "reason": "the job was submitted",
      "started": "2026-01-01T00:00:00.000Z", "ended": "2026-01-01T00:00:10.000Z"},
@@ -35,7 +35,7 @@ constexpr char kReport[] = R"({
 TEST(ReportPage, ShowsWhatHappenedAndStandsAlone) {
   const std::string page = *ReportPage(kReport);
   for (const char* shown :
-       {"Job &lt;digits&gt; (ab12)", "failed", "training: 15.00 s (75.0 %)", "recovering: 3.00 s",
+       {"Job &lt;digits&gt; (ab12)", "failed", "training: 15.00 s (75.0 %)", "node lost: 3.00 s",
         "<polyline", "epoch 1: rank 1 was killed", "it &lt;hangs&gt;", "a &amp;&amp; b", "100.0 ms",
         "n1, n2", "test_top1"}) {
     EXPECT_THAT(page, HasSubstr(shown));

@@ -110,8 +110,16 @@ TEST(Report, CountsStepsThatAreDoneAgainAsLost) {
   const auto& goodput = json["goodput"];
   EXPECT_DOUBLE_EQ(goodput["seconds_total"], 20);
   // 40 of 100 steps, done in 10 s, were done again.
-  EXPECT_NEAR(goodput["lost_by_cause"]["steps_redone"], 4, 0.01);
-  EXPECT_NEAR(goodput["lost_by_cause"]["recovering"], 0.02, 1e-6);
+  EXPECT_NEAR(goodput["lost_in"]["steps_redone"], 4, 0.01);
+  EXPECT_NEAR(goodput["lost_in"]["recovering"], 0.02, 1e-6);
+  // All of it, and the start that followed, is the failed worker's doing.
+  EXPECT_GT(goodput["lost_by_cause"]["worker"], 4.01);
+  double in = 0, by_cause = 0;
+  for (const auto& [name, seconds] : goodput["lost_in"].items()) in += seconds.get<double>();
+  for (const auto& [name, seconds] : goodput["lost_by_cause"].items()) {
+    by_cause += seconds.get<double>();
+  }
+  EXPECT_NEAR(in, by_cause, 1e-9);
 }
 
 TEST(Report, KeepsWhatTheJournalHoldsAndLeavesOutWhatOnlyTheDeadCoordinatorSaw) {

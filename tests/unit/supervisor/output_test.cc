@@ -1,6 +1,8 @@
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <limits>
 #include <memory>
 #include <string>
@@ -8,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "runtime/base/file.h"
+#include "runtime/base/log_pieces.h"
 #include "runtime/supervisor/forwarder.h"
 #include "tests/unit/scratch.h"
 
@@ -17,11 +20,12 @@ namespace {
 constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
 
 struct Stream {
-  explicit Stream(const std::string& log, int64_t epoch = 0, int32_t rank = 0) {
+  explicit Stream(const std::string& log, int64_t epoch = 0, int32_t rank = 0,
+                  LogQuota* quota = nullptr) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
     writer = Fd(ends[1]);
-    stream = std::make_unique<OutputStream>(epoch, rank, kStdout, Fd(ends[0]), log);
+    stream = std::make_unique<OutputStream>(epoch, rank, kStdout, Fd(ends[0]), log, quota);
   }
   void Print(const std::string& text) {
     EXPECT_TRUE(WriteAll(writer.get(), text, "pipe").ok());
@@ -121,6 +125,112 @@ TEST_F(Output, ALogThatSomebodyCutEndsInsteadOfHanging) {
   ASSERT_EQ(::truncate(log_.c_str(), 4), 0);
   s.stream->Request(0, kAll);
   EXPECT_EQ(TakeAll(*s.stream), "0123");
+}
+
+TEST_F(Output, AfterALossTheLogGoesOnWithAWholeLineBehindOneThatSaysSo) {
+  Stream s(log_);
+  s.Print("one\ntw");
+  struct rlimit old {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit full = old;
+  full.rlim_cur = 6;  // as a disk on which there is no room
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+  s.Print("o\nthr");
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
+  s.Print("ee\nfour\n");
+  EXPECT_EQ(s.stream->dropped(), 8u);
+  EXPECT_EQ(*ReadFile(log_),
+            "one\ntw\ntrainctl: 8 bytes of output are lost here: File too large\nfour\n");
+}
+
+class Pieces : public Output {
+ protected:
+  static constexpr uint64_t kPiece = LogQuota::kShortestPiece;
+  std::string Lines(size_t bytes) {
+    std::string lines;
+    while (lines.size() < bytes) lines += "line " + std::to_string(next_line_++) + "\n";
+    return lines;
+  }
+  size_t BytesOnDisk() {
+    size_t bytes = 0;
+    for (const std::string& name : FolderEntries(scratch_.path())) {
+      bytes += ReadFile(scratch_.path() + "/" + name)->size();
+    }
+    return bytes;
+  }
+  int next_line_ = 0;
+};
+
+TEST_F(Pieces, EndWithWholeLinesAndOffsetsGoOnAcrossThem) {
+  LogQuota quota;
+  quota.Begin(4000 * kPiece, 1000);
+  Stream s(log_, 0, 0, &quota);
+  std::string all;
+  for (int i = 0; i < 40; ++i) {
+    const std::string text = Lines(10'000);
+    // In pieces that end anywhere.
+    s.Print(text.substr(0, 5'001));
+    s.Print(text.substr(5'001));
+    all += text;
+  }
+  const std::vector<LogPiece> pieces = FindLogPieces(log_);
+  ASSERT_GE(pieces.size(), 4u);
+  for (const LogPiece& piece : pieces) {
+    EXPECT_EQ(ReadFile(piece.path)->back(), '\n');
+    EXPECT_LE(ReadFile(piece.path)->size(), kPiece + 10'000);
+  }
+  for (const uint64_t from : {uint64_t{0}, uint64_t{1}, pieces[0].end, pieces[1].end - 1}) {
+    s.stream->Request(from, kAll);
+    EXPECT_EQ(TakeAll(*s.stream, 7000), all.substr(from));
+  }
+  s.End();
+  OutputStream again(0, 0, kStdout, log_);
+  again.Request(5, kAll);
+  EXPECT_EQ(TakeAll(again, 7000), all.substr(5));
+}
+
+TEST_F(Pieces, ALineThatNeverEndsIsDivided) {
+  LogQuota quota;
+  quota.Begin(4000 * kPiece, 1000);
+  Stream s(log_, 0, 0, &quota);
+  for (uint64_t i = 0; i < 3 * kPiece; i += 1000) s.Print(std::string(1000, 'x'));
+  EXPECT_EQ(FindLogPieces(log_).size(), 1u);
+}
+
+TEST_F(Pieces, TheOldestAreDeletedWhenTheLogsAreLongerThanTheirQuota) {
+  LogQuota quota;
+  quota.Begin(16 * kPiece, 2);  // pieces of two
+  Stream s(log_, 0, 0, &quota);
+  Stream quiet(scratch_.path() + "/stderr.log", 0, 0, &quota);
+  quiet.Print("first\n");
+  for (int i = 0; i < 400; ++i) s.Print(Lines(10'000));
+  EXPECT_LE(BytesOnDisk(), 16 * kPiece);
+  EXPECT_GE(BytesOnDisk(), 5 * kPiece);
+  s.stream->Request(0, kAll);
+  const frame::Output first = s.stream->Next(1000);
+  EXPECT_EQ(first.skipped, first.offset);
+  EXPECT_GT(first.skipped, 2'000'000u);
+  EXPECT_EQ(first.bytes.substr(0, 5), "line ");
+  quiet.stream->Request(0, kAll);
+  EXPECT_EQ(TakeAll(*quiet.stream), "first\n");
+}
+
+TEST_F(Pieces, LogsOfAnEarlierEpochGoFirstAndWhole) {
+  LogQuota quota;
+  quota.Begin(16 * kPiece, 1);
+  {
+    Stream old(scratch_.path() + "/old.log", 0, 0, &quota);
+    for (int i = 0; i < 30; ++i) old.Print(Lines(10'000));
+  }
+  ASSERT_FALSE(FindLogPieces(scratch_.path() + "/old.log").empty());
+  quota.Begin(16 * kPiece, 1);
+  Stream s(log_, 1, 0, &quota);
+  for (int i = 0; i < 30; ++i) s.Print(Lines(10'000));
+  EXPECT_TRUE(FindLogPieces(scratch_.path() + "/old.log").empty());
+  EXPECT_NE(::access((scratch_.path() + "/old.log").c_str(), F_OK), 0);
+  s.stream->Request(0, kAll);
+  EXPECT_EQ(s.stream->Next(100).skipped, 0u);
 }
 
 class ForwarderTest : public ::testing::Test {

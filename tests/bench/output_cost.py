@@ -1,0 +1,111 @@
+#!/usr/bin/python3
+"""64 workers that print 1 MB/s each in parts of lines: whole lines, processor time, latency.
+
+Writers print a part every 10 ms, which mostly ends within a line. Formulas: processor time is the run time in
+/proc/PID/schedstat over the measured seconds, per byte that came into the logs meanwhile; the peer is
+bench_lines copy, which reads the same pipes and writes to the same file system; pairs in one run. Latency is
+the time at which a reader of trainctl's stdout has a line, less the time at which the line was complete; every line
+is checked: its length, and that it is the next one of its rank.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+import workbench as wb
+from idle_cost import programs, run_ns
+
+LINES = wb.BUILD / "tests" / "bench_lines"
+OURS = ("train-shim",)
+WHOLE_PATH = ("train-shim", "traind", "train-coordinator", "trainctl")
+
+
+def bytes_in(logs):
+    return sum(path.stat().st_size for path in logs())
+
+
+def cost(pids, logs, seconds):
+    """Processor nanoseconds per byte that came into the logs meanwhile, and the bytes per second."""
+    before = {pid: run_ns(pid) for pid in pids}
+    begin, first = time.monotonic(), bytes_in(logs)
+    time.sleep(seconds)
+    used = sum(run_ns(pid) - before[pid] for pid in pids)
+    count, passed = bytes_in(logs) - first, time.monotonic() - begin
+    return used / count, count / passed
+
+
+def pids_of(names):
+    return [pid for name, found in programs().items() if name in names for pid in found]
+
+
+def write_words(rate, seconds):
+    return [LINES, "write", str(rate), str(seconds), "10"]
+
+
+def of_copy(writers, rate, seconds):
+    with wb.scratch() as folder:
+        process = subprocess.Popen([LINES, "copy", folder, str(writers), *write_words(rate, seconds + 3)])
+        logs = lambda: folder.iterdir()
+        wb.wait_for(lambda: bytes_in(logs) > writers * rate / 2, 60, "the writers")
+        figure = cost([process.pid], logs, seconds)
+        process.wait(60)
+        return figure
+
+
+def of_ours(writers, rate, seconds, watched):
+    with wb.scratch() as folder:
+        reader = subprocess.Popen([LINES, "read"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        job = subprocess.Popen([wb.BIN / "trainctl", "launch" if watched else "submit", "--name", "printing",
+                                "--nproc-per-node", str(writers), *map(str, write_words(rate, seconds + 3))],
+                               stdin=subprocess.DEVNULL, stdout=reader.stdin if watched else subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, env=wb.environment(folder))
+        reader.stdin.close()
+        logs = lambda: (folder / "state/trainctl/jobs").glob("*/logs/0/*/stdout.log")
+        wb.wait_for(lambda: bytes_in(logs) > writers * rate / 2, 60, "the writers")
+        shim = cost(pids_of(WHOLE_PATH if watched else OURS), logs, seconds)
+        job.wait(120)
+        wb.wait_for(lambda: not programs(), 60, "the end of the job")
+        reader.stdin = None
+        found = json.loads([line for line in reader.communicate(timeout=60)[1].splitlines() if line[:1] == "{"][-1])
+        return shim, found
+
+
+def measure(writers=64, rate=1_000_000, seconds=6.0, pairs=3):
+    wb.need(wb.BIN / "trainctl", LINES)
+    wb.need_quiet_machine()
+    if programs():
+        raise wb.Refused(f"other processes of this build run: {programs()}")
+    ratios, ours, copies = [], [], []
+    for _ in range(pairs):
+        copy, _ = of_copy(writers, rate, seconds)
+        (shim, _), _ = of_ours(writers, rate, seconds, watched=False)
+        ratios.append(shim / copy)
+        ours.append(shim)
+        copies.append(copy)
+    (whole, speed), found = of_ours(writers, rate, seconds, watched=True)
+    table = wb.Table()
+    ratio = statistics.median(ratios)
+    table.add(f"output of {writers} writers into their logs, processor time per MB",
+              f"{statistics.median(ours):.2f} ms", f"copy {statistics.median(copies):.2f} ms",
+              f"{ratio:.2f} x ({min(ratios):.2f}-{max(ratios):.2f})", "<= 1.5 x", ratio <= 1.5)
+    table.add("the same and on to a terminal: shim, traind, coordinator, trainctl", f"{whole:.2f} ms",
+              "", f"{whole / statistics.median(copies):.2f} x")
+    table.add("  bytes per second that came", f"{speed / 1e6:.1f} MB")
+    table.add("  lines; torn, missing or doubled", f"{found['lines']}; {found['torn']}", must="0",
+              holds=found["torn"] == 0 and found["lines"] > 0 and found["left"] == 0)
+    table.add("  latency, median; 99 %; 99.9 %", f"{found['p50']:.1f}; {found['p99']:.1f}; {found['p999']:.1f} ms",
+              must="< 50 ms", holds=found["p99"] < 50)
+    return table
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--writers", type=int, default=64)
+    parser.add_argument("--rate", type=int, default=1_000_000, help="bytes per second of each")
+    parser.add_argument("--seconds", type=float, default=6)
+    parser.add_argument("--pairs", type=int, default=3)
+    args = parser.parse_args()
+    sys.exit(wb.main(lambda: measure(args.writers, args.rate, args.seconds, args.pairs)))
