@@ -84,6 +84,7 @@ Driver::Driver(Loop* loop, JobSpec spec, Journal journal)
     const auto* formed = std::get_if<EpochFormed>(&record);
     if (formed == nullptr) continue;
     last = formed;
+    shares_ = formed->nodes;
     // A front end may still be reading what an earlier epoch said last.
     watchers_.OpenEpoch(formed->epoch, RanksOf(*formed));
   }
@@ -135,6 +136,7 @@ void Driver::Perform(const Batch& batch) {
     report_.Take(record, now);
     if (const auto* epoch = std::get_if<EpochFormed>(&record)) {
       workers_.clear();
+      shares_ = epoch->nodes;
       watchers_.OpenEpoch(epoch->epoch, RanksOf(*epoch));
     }
   }

@@ -97,6 +97,7 @@ class Driver {
   void WatcherCame();
   bool KeepWaitingForOwner();
   void ArmDrainTimer();
+  std::vector<int> WorkerStatuses(const std::string& node) const;
   void TellFinished();
   void StreamsClosed();
   void ArmCloseTimer();
@@ -114,6 +115,7 @@ class Driver {
   std::vector<Event> waiting_;  // events that came while a batch was performed
   bool stepping_ = false;
   std::map<int, WorkerState> workers_;  // of the current epoch, by rank
+  std::vector<NodeShare> shares_;       // of the current epoch
   bool failed_ = false;
   Loop::TimerId timer_{};
   Loop::TimerId report_timer_{};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "launcher/coordinator/verdict.h"
 #include "launcher/driver.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -92,12 +93,31 @@ void Driver::ArmDrainTimer() {
   });
 }
 
+std::vector<int> Driver::WorkerStatuses(const std::string& node) const {
+  std::vector<int> statuses;
+  for (const NodeShare& share : shares_) {
+    if (share.node != node) continue;
+    for (int rank = share.first_rank; rank < share.first_rank + share.workers; ++rank) {
+      const auto worker = workers_.find(rank);
+      const bool known = worker != workers_.end() && !worker->second.running;
+      statuses.push_back(known ? WorkerStatus(worker->second.exit, outcome_->exit_status)
+                               : outcome_->exit_status);
+    }
+  }
+  return statuses;
+}
+
 void Driver::TellFinished() {
-  v1::NodeOrder release;
-  release.mutable_release()->set_outcome(OutcomeName(outcome_->kind));
-  release.mutable_release()->set_exit_status(outcome_->exit_status);
-  release.mutable_release()->set_reason(ValidUtf8(outcome_->reason));
-  for (const std::string& node : std::exchange(to_release_, {})) nodes_.Send(node, release);
+  v1::NodeOrder order;
+  v1::Release* release = order.mutable_release();
+  release->set_outcome(OutcomeName(outcome_->kind));
+  release->set_exit_status(outcome_->exit_status);
+  release->set_reason(ValidUtf8(outcome_->reason));
+  for (const std::string& node : std::exchange(to_release_, {})) {
+    const std::vector<int> statuses = WorkerStatuses(node);
+    release->mutable_worker_statuses()->Assign(statuses.begin(), statuses.end());
+    nodes_.Send(node, order);
+  }
   if (std::exchange(told_finished_, true)) return;
 
   v1::JobUpdate update;
@@ -107,6 +127,8 @@ void Driver::TellFinished() {
   finished->set_reason(ValidUtf8(outcome_->reason));
   finished->set_report_path(report_.path());
   finished->set_summary(ValidUtf8(report_.Summary()));
+  const std::vector<int> statuses = WorkerStatuses(spec_.head);
+  finished->mutable_worker_statuses()->Assign(statuses.begin(), statuses.end());
   callbacks_.on_told();
   closing_ = 2;
   // They hang up, not we: whoever is still acknowledging what it read when we exit fails to write,

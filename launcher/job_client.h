@@ -70,6 +70,8 @@ struct JobEnded {
   std::string reason;
   std::string report_path;
   std::string summary;  // the closing lines for a person
+  // Of the workers on the coordinator's node, by local rank; empty: not known.
+  std::vector<int> worker_statuses = {};
 };
 using JobUpdate = std::variant<JobDescription, Announce, OutputBytes, ProgressSeen, MetricSeen,
                                NoteSeen, JobEnded>;

@@ -142,8 +142,11 @@ void PartWatch::State::Begin(const std::string& daemon_socket) {
   feed = new ClientFeed<v1::PartUpdate>(loop);
   feed->on_message = [self = shared_from_this()](const v1::PartUpdate& update) {
     if (self->ended) return;
-    const PartStanding standing{static_cast<PartStanding::Kind>(update.standing()), update.reason(),
-                                update.outcome(), update.exit_status()};
+    const PartStanding standing{static_cast<PartStanding::Kind>(update.standing()),
+                                update.reason(),
+                                update.outcome(),
+                                update.exit_status(),
+                                {update.worker_statuses().begin(), update.worker_statuses().end()}};
     self->told_end =
         standing.kind == PartStanding::Kind::kOver || standing.kind == PartStanding::Kind::kLeft;
     self->callbacks.on_standing(standing);

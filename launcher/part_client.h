@@ -54,6 +54,7 @@ struct PartStanding {
   std::string reason;
   std::string outcome;  // of kOver
   int exit_status = 0;
+  std::vector<int> worker_statuses = {};  // of kOver: of the workers here, by local rank
 };
 
 struct PartRequest {

@@ -132,8 +132,13 @@ std::optional<JobUpdate> FromProto(const v1::JobUpdate& m) {
     case v1::JobUpdate::kNote:
       return NoteSeen{Epoch(m.note().epoch()), m.note().rank(), m.note().text()};
     case v1::JobUpdate::kFinished:
-      return JobEnded{m.finished().outcome(), m.finished().exit_status(), m.finished().reason(),
-                      m.finished().report_path(), m.finished().summary()};
+      return JobEnded{
+          m.finished().outcome(),
+          m.finished().exit_status(),
+          m.finished().reason(),
+          m.finished().report_path(),
+          m.finished().summary(),
+          {m.finished().worker_statuses().begin(), m.finished().worker_statuses().end()}};
     case v1::JobUpdate::UPDATE_NOT_SET:
       return std::nullopt;
   }

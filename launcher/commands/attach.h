@@ -24,6 +24,10 @@ class Attachment {
   // answered yet, is left by the first one and goes on. A private daemon that dies is started
   // again. Returns the job's exit status, or 128+N after signal N.
   int Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon, bool came_back = false);
+  // After Stay: as in JobEnded.
+  std::vector<int> worker_statuses() const {
+    return ended_.has_value() ? ended_->worker_statuses : std::vector<int>();
+  }
 
  private:
   void OnStopSignal(int signo);

@@ -138,11 +138,12 @@ absl::Status FirstTask::Begin(const NodeIdentity& identity, Duration patience) {
   return absl::OkStatus();
 }
 
-void FirstTask::End(int status) {
-  for (Fd& other : others_) {
-    if (!other.valid()) continue;
-    WriteAll(other.get(), absl::StrCat(status), "another task").IgnoreError();
-    other.Close();
+void FirstTask::End(int status, const std::vector<int>& worker_statuses) {
+  for (size_t id = 1; id < others_.size(); ++id) {
+    if (!others_[id].valid()) continue;
+    const int own = id < worker_statuses.size() ? worker_statuses[id] : status;
+    WriteAll(others_[id].get(), absl::StrCat(own), "another task").IgnoreError();
+    others_[id].Close();
   }
 }
 

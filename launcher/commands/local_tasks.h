@@ -1,6 +1,6 @@
 // Several tasks that a scheduler started on one node: the first launches the job with as many
 // workers as there are tasks; each other one lends it the processors and GPUs that it was given,
-// waits, and ends as the first does.
+// waits, and ends as the worker in its place did.
 #ifndef TRAINCTL_LAUNCHER_COMMANDS_LOCAL_TASKS_H_
 #define TRAINCTL_LAUNCHER_COMMANDS_LOCAL_TASKS_H_
 
@@ -20,8 +20,9 @@ class FirstTask {
   // what all have, and CUDA_VISIBLE_DEVICES says so. No-op where there are no others. `patience`:
   // for all of them. DEADLINE_EXCEEDED names who has lent nothing. REQUIRES: there is one thread.
   absl::Status Begin(const NodeIdentity& identity, Duration patience);
-  // What the others end with. Without this call, as after SIGKILL, they say so and end with 3.
-  void End(int status);
+  // What the others end with: each with its worker's status, or with `status` where there is none.
+  // Without this call, as after SIGKILL, they say so and end with 3.
+  void End(int status, const std::vector<int>& worker_statuses);
 
  private:
   std::vector<Fd> others_;  // connections, by local id; [0] is ours and empty

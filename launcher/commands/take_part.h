@@ -27,6 +27,10 @@ class Participant {
   // part at once. Returns the job's exit status, or 128+N after signal N. REQUIRES:
   // request.role.several.
   int Run(const LaunchRequest& request, const std::optional<std::string>& daemon_address);
+  // After Run: as in PartStanding.
+  std::vector<int> worker_statuses() const {
+    return end_.has_value() ? end_->worker_statuses : std::vector<int>();
+  }
 
  private:
   absl::StatusOr<ServiceAddress> Coordinator();

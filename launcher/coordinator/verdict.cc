@@ -252,11 +252,13 @@ int FailedExitStatus(const JobSpec& spec, const Failure& failure, bool mendable)
       failure.failure_class == FailureClass::kUserError) {
     return kExitUsage;
   }
-  if (spec.propagate_exit_code && failure.rank >= 0) {
-    if (exit.kind == WorkerExit::Kind::kExited) return exit.code;
-    if (exit.kind == WorkerExit::Kind::kSignaled) return 128 + exit.code;
-  }
-  return 1;
+  return spec.propagate_exit_code && failure.rank >= 0 ? WorkerStatus(exit, 1) : 1;
+}
+
+int WorkerStatus(const WorkerExit& exit, int job_status) {
+  if (exit.by_us) return job_status;
+  if (exit.kind == WorkerExit::Kind::kExited) return exit.code;
+  return exit.kind == WorkerExit::Kind::kSignaled ? 128 + exit.code : job_status;
 }
 
 }  // namespace trainctl

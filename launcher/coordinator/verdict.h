@@ -44,6 +44,10 @@ Failure JudgeLostNode(Epoch epoch, const std::string& node, absl::string_view wh
 // job, started again, might do better.
 int FailedExitStatus(const JobSpec& spec, const Failure& failure, bool mendable);
 
+// What a process that stands for one worker ends with: the worker's own code, 128 + the signal that
+// killed it, or `job_status` where we ended it, or nothing is known of it.
+int WorkerStatus(const WorkerExit& exit, int job_status);
+
 std::string DescribeExit(const WorkerExit& exit);  // "exited with code 7", "was killed by SIGKILL"
 
 }  // namespace trainctl

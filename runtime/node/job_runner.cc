@@ -219,6 +219,7 @@ void JobRunner::OnOrder(const v1::NodeOrder& order) {
     if (coordinator_ == nullptr) {
       standing_.set_outcome(order.release().outcome());
       standing_.set_exit_status(order.release().exit_status());
+      *standing_.mutable_worker_statuses() = order.release().worker_statuses();
       Stand(v1::PartUpdate::OVER, order.release().reason());
       return EndJob("the job is over");
     }

@@ -80,13 +80,13 @@ def several_tasks_on_a_node_lend_it_what_they_have(s):
     assert not list(sandbox.socket_folder().glob(f"*{s.mark[:8]}*")), "a socket is left"
 
 
-def every_task_ends_as_the_job_does(s):
+def each_task_ends_as_its_worker_does(s):
     all_there = "touch here.$RANK\nwhile [ $(ls here.* | wc -l) -lt 4 ]; do sleep 0.02; done\n"
     # Rank 1 ends well, rank 3 fails, the others are stopped for it.
     end = "[ $RANK = 1 ] && touch done && exit 0\n[ $RANK = 3 ] && while [ ! -e done ]; do sleep 0.02; done && exit 7\n"
     tasks = start_tasks(s, s.shell(all_there + end + "exec sleep 1000\n"))
     statuses = [task.wait() for task in tasks]
-    assert statuses == [1, 1, 1, 1], "\n".join(task.shown() for task in tasks)
+    assert statuses == [1, 0, 1, 7], "\n".join(task.shown() for task in tasks)
 
 
 def tasks_end_when_the_first_is_killed(s):

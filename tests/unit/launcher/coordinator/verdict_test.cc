@@ -220,5 +220,16 @@ TEST(Verdict, VictimTellsOfNothingButALostPeer) {
   EXPECT_FALSE(IsVictim(JudgeLostNode(Epoch(0), "n1", "its lease ended")));
 }
 
+TEST(WorkerStatus, IsTheWorkersOwnUnlessWeEndedIt) {
+  EXPECT_EQ(WorkerStatus(Code(0), 1), 0);
+  EXPECT_EQ(WorkerStatus(Code(7), 1), 7);
+  EXPECT_EQ(WorkerStatus(Signal(SIGSEGV), 1), 128 + SIGSEGV);
+  EXPECT_EQ(WorkerStatus(Signal(SIGTERM, true), 75), 75);
+  EXPECT_EQ(WorkerStatus(SpawnError(ENOENT), 2), 2);
+  WorkerExit lost;
+  lost.kind = WorkerExit::Kind::kLost;
+  EXPECT_EQ(WorkerStatus(lost, 1), 1);
+}
+
 }  // namespace
 }  // namespace trainctl
