@@ -122,6 +122,9 @@ void AddOwnLaunchFlags(CLI::App* app, LaunchFlags* f, bool stays) {
       ->default_str("local-rank");
   app->add_flag("--virtual-local-rank", f->virtual_local_rank,
                 "Every worker sees LOCAL_RANK=0 and one device");
+  app->add_flag("--preemptible", f->preemptible,
+                "SIGTERM says that the nodes are wanted back: within the grace the workers save at "
+                "one step and end, or, if they report no steps, get the signal");
   app->add_flag("--propagate-exit-code", f->propagate_exit_code,
                 "End with the first failing worker's own exit code instead of 1");
   app->add_flag("--requeue-status", f->requeue_status,

@@ -28,6 +28,7 @@ struct LaunchFlags {
   bool module = false;
   bool no_python = false;
   bool virtual_local_rank = false;
+  bool preemptible = false;
   bool requeue_status = false;
   bool propagate_exit_code = false;
   bool detach = false;

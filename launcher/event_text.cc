@@ -91,7 +91,10 @@ struct Teller {
   }
   Told operator()(const Stopping& r) const {
     return {"stopping", 0, -1, -1,
-            absl::StrCat(r.checkpoint ? "it is to save and end: " : "it is to stop: ", r.reason)};
+            absl::StrCat(r.preempted    ? "it is preempted: "
+                         : r.checkpoint ? "it is to save and end: "
+                                        : "it is to stop: ",
+                         r.reason)};
   }
   Told operator()(const Finished& r) const {
     return {"finished", r.wall_ns, -1, -1,

@@ -171,6 +171,7 @@ v1::StopRequest RequestFor(const StopAsked& order) {
   request.set_by(order.by);
   request.set_checkpoint(order.checkpoint);
   request.set_now(order.now);
+  request.set_notice(order.notice);
   return request;
 }
 

@@ -258,6 +258,7 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& text, absl::string_view 
   if (std::optional<YamlReader> restart = reader.Map("restart")) {
     ReadRestart(*restart, &job);
   }
+  job.preemptible = reader.Word("preemptible", {"true", "false"}) == "true";
   if (std::optional<YamlReader> limits = reader.Map("limits")) {
     ReadLimits(*limits, &job);
   }

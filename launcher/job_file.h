@@ -31,6 +31,7 @@ struct JobFile {
   std::optional<int> checkpoint_keep;
   std::optional<int> max_restarts;
   std::optional<RestartWindow> restart_window;
+  bool preemptible = false;           // as --preemptible
   uint64_t memory_limit = 0;          // as --memory-limit; 0: none is given
   uint64_t process_limit = 0;         // as --process-limit
   std::optional<uint64_t> log_quota;  // as --log-quota; 0: no limit

@@ -69,7 +69,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::Stop(grpc::CallbackServerContext* cont
                                                v1::StopReply* response) {
   const CallScope scope;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const StopAsked order{WhoAsked(request->by()), request->checkpoint(), request->now()};
+  const StopAsked order{WhoAsked(request->by()), request->checkpoint(), request->now(),
+                        request->notice()};
   loop_->Post([this, order, reply = Reply<v1::StopReply>(reactor, response)]() mutable {
     driver_->Stop(order);
     reply.Send({});

@@ -421,6 +421,7 @@ absl::StatusOr<LaunchRequest> MergeLaunch(const LaunchFlags& flags, const JobFil
   spec.local_rank_argument = flags.local_rank_arg.value_or("");
   spec.virtual_local_rank = flags.virtual_local_rank;
   spec.requeue_status = flags.requeue_status || request.role.in_scheduler;
+  spec.preemptible = flags.preemptible || defaults.preemptible;
   spec.propagate_exit_code = flags.propagate_exit_code;
   PlaceJob(flags, surroundings, &spec);
   std::optional<std::string> checkpoints = defaults.checkpoint_dir;

@@ -136,6 +136,7 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   m.set_log_folder(spec.log_folder);
   m.set_checkpoint_folder(spec.checkpoint_folder);
   m.set_checkpoint_keep(spec.checkpoint_keep);
+  m.set_preemptible(spec.preemptible);
   m.set_propagate_exit_code(spec.propagate_exit_code);
   m.set_requeue_status(spec.requeue_status);
   for (const std::string& uuid : spec.gpus) m.add_gpus(uuid);
@@ -187,6 +188,7 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& m) {
   spec.log_folder = m.log_folder();
   spec.checkpoint_folder = m.checkpoint_folder();
   spec.checkpoint_keep = m.checkpoint_keep();
+  spec.preemptible = m.preemptible();
   spec.propagate_exit_code = m.propagate_exit_code();
   spec.requeue_status = m.requeue_status();
   spec.gpus.assign(m.gpus().begin(), m.gpus().end());

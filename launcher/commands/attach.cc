@@ -60,7 +60,8 @@ int Attachment::Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon,
                  {[this](JobUpdate update) { OnUpdate(update); },
                   [this](const absl::Status& status) { OnEnd(status); }});
   const int status = loop_.Run();
-  return stop_signal_ != 0 ? kExitSignalBase + stop_signal_ : status;
+  const bool preempted = ended_.has_value() && status == kExitPreempted;
+  return stop_signal_ != 0 && !preempted ? kExitSignalBase + stop_signal_ : status;
 }
 
 void Attachment::Leave() {
@@ -98,6 +99,7 @@ void Attachment::AskStop(bool now) {
                  ? "Ctrl-C"
                  : absl::StrCat("SIG", sigabbrev_np(stop_signal_), " to the front end");
   order.now = now;
+  order.notice = stop_signal_ == SIGTERM;
   AskToStop(&loop_, job_socket_, order, kStopPatience, [this](const absl::Status& asked) {
     if (asked.ok() || ended_.has_value()) return;
     display_.Say(absl::StrCat("cannot ask the job to stop: ", asked.message()),

@@ -22,7 +22,8 @@ class Attachment {
   // the process began, as nohup does) stop it, a second one at once, a third one leaves it behind;
   // a closed stdout stops it, too. A job that was submitted, or `came_back` to and that has not
   // answered yet, is left by the first one and goes on. A private daemon that dies is started
-  // again. Returns the job's exit status, or 128+N after signal N.
+  // again. Returns the job's exit status, or 128+N after signal N; 75 of a preempted job counts
+  // more.
   int Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon, bool came_back = false);
   // After Stay: as in JobEnded.
   std::vector<int> worker_statuses() const {

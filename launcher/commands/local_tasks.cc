@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -164,6 +165,8 @@ int LendSlot(const NodeIdentity& identity, Duration patience) {
   if (const absl::Status lent = WriteAll(first->get(), loan, "task 0 on this node"); !lent.ok()) {
     return Fail(lent);
   }
+  // Meant for all tasks of the step, and task 0 is the one to act on it.
+  std::signal(SIGTERM, SIG_IGN);
   char text[16] = {};
   ssize_t n = 0;
   while ((n = read(first->get(), text, sizeof text - 1)) < 0 && errno == EINTR) {

@@ -282,7 +282,8 @@ void Participant::RequeueIfLost() {
 
 // Nothing of the job runs here any more; the daemon is about to end.
 void Participant::Finish(int status) {
-  const int result = signal_ != 0 ? kExitSignalBase + signal_ : status;
+  const bool preempted = status == kExitPreempted;
+  const int result = signal_ != 0 && !preempted ? kExitSignalBase + signal_ : status;
   if (!daemon_.has_value()) {
     return loop_.Quit(result);
   }
@@ -306,16 +307,18 @@ void Participant::OnSignal(int signo) {
     return loop_.Quit(kExitSignalBase + signal_);
   }
   const NodeRole& role = request_->role;
-  if (signals_ == 1 && role.min_nodes == role.max_nodes) {
+  const bool preempted =
+      signo == SIGTERM && request_->spec.preemptible && request_->scheduler.has_value();
+  if (signals_ == 1 && (preempted || role.min_nodes == role.max_nodes)) {
     return StopJob();
   }
   Leave();
 }
 
 void Participant::StopJob() {
-  Say(absl::StrCat(
-          "SIG", sigabbrev_np(signal_),
-          ": stopping the job, which needs all its nodes; once more ends this node's part"),
+  Say(absl::StrCat("SIG", sigabbrev_np(signal_),
+                   ": stopping the job, here and on its other nodes; once more ends this node's "
+                   "part"),
       true);
   ServiceAddress coordinator;
   coordinator.endpoint = part_.job.coordinator;
@@ -325,6 +328,7 @@ void Participant::StopJob() {
   order.by = absl::StrCat(
       signal_ == SIGINT ? std::string("Ctrl-C") : absl::StrCat("SIG", sigabbrev_np(signal_)),
       " on node ", part_.part.node);
+  order.notice = signal_ == SIGTERM;
   const absl::Status asked = JobClient(coordinator).Stop(order);
   if (!asked.ok() && !end_.has_value()) {
     Say(absl::StrCat("cannot ask the job to stop: ", asked.message()), true);

@@ -24,7 +24,8 @@ class Participant {
 
   // Finds the job, takes part and stays until it is over. SIGINT, SIGTERM, SIGHUP and SIGQUIT stop
   // a job that needs every node it has, and otherwise only this node's part; a second one ends the
-  // part at once. Returns the job's exit status, or 128+N after signal N. REQUIRES:
+  // part at once. A scheduler's SIGTERM is for the whole of a preemptible job. Returns the job's
+  // exit status, or 128+N after signal N; 75 of a preempted job counts more. REQUIRES:
   // request.role.several.
   int Run(const LaunchRequest& request, const std::optional<std::string>& daemon_address);
   // After Run: as in PartStanding.

@@ -123,7 +123,8 @@ void CoordinatorState::On(const StepReached& event) {
 }
 
 void CoordinatorState::On(const ShardPrepared& event) {
-  if (!Live()) return;  // a condemned epoch commits nothing new
+  if (!Live()) return;                    // a condemned epoch commits nothing new
+  if (stop_) stop_->until = stop_->over;  // they are at it
   auto grant = ledger_.Prepared(event.step, event.shard, epoch_->formed.world_size());
   if (!grant) return;
   Persist(CommitGranted{event.epoch, event.step});
@@ -192,6 +193,7 @@ void CoordinatorState::On(const DeadlineReached&) {
   EndLeases();
   if (Live() && epoch_->inquiry && epoch_->inquiry->until <= now_) EndInquiry();
   if (orphaned_at_ <= now_) StopForOrphans();
+  if (Live() && stop_ && stop_->until <= now_) EndSaving();
   if (In<Draining>()) TryEndDraining();
 }
 
@@ -199,6 +201,7 @@ Instant CoordinatorState::NextDeadline() const {
   if (In<Ended>()) return kNever;
   Instant next = std::min(orphaned_at_, members_.next_lease_end());
   if (Live() && epoch_->inquiry) next = std::min(next, epoch_->inquiry->until);
+  if (Live() && stop_) next = std::min(next, stop_->until);
   if (const auto* forming = std::get_if<Forming>(&phase_)) {
     next = std::min(next, forming->next_word);
     if (forming->meeting) return std::min(next, forming->meeting->connect_back.deadline());

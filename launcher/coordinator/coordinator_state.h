@@ -103,7 +103,8 @@ struct CurrentEpoch {
   std::unique_ptr<WorkerPlanner> planner;  // made when first needed
 
   size_t world_size() const { return told.size(); }
-  EpochEvidence Evidence() const;
+  bool stepped() const;  // beyond the recovery point
+  EpochEvidence Evidence(const JobSpec& spec) const;
 };
 
 std::string Workers(size_t count);  // "1 worker", "2 workers"
@@ -112,6 +113,10 @@ std::string StepWord(Step step);    // "step 7", "the beginning"
 struct StopWish {
   std::string reason;
   bool checkpoint = false;
+  bool preempted = false;
+  // Workers that are to save first get SIGTERM then, and what is left of the time until `over`.
+  Instant until = kNever;
+  Instant over = kNever;
 };
 
 class CoordinatorState {
@@ -213,6 +218,8 @@ class CoordinatorState {
   void TryEndDraining();
   void RestartOrFail(Failure failure);
   void Stop(const StopAsked& asked);
+  void LimitSaving();
+  void EndSaving();
   void Succeed();
   void FinishStopped();
   void Finish(Outcome outcome);

@@ -158,6 +158,7 @@ struct StopAsked {
   std::string by;           // "Ctrl-C", "trainctl stop", "SIGTERM to the front end"
   bool checkpoint = false;  // save first, then end
   bool now = false;         // skip the grace
+  bool notice = false;      // to a preemptible job: its nodes are wanted back, after the grace
 };
 // A drained node keeps its place until the next epoch, and gets no workers from then on.
 struct DrainAsked {

@@ -139,7 +139,7 @@ void Visit(Archive& a, T& v) {
 }
 template <typename Archive, Same<Stopping> T>
 void Visit(Archive& a, T& v) {
-  VisitAll(a, v.reason, v.checkpoint);
+  VisitAll(a, v.reason, v.checkpoint, v.preempted);
 }
 template <typename Archive, Same<Finished> T>
 void Visit(Archive& a, T& v) {

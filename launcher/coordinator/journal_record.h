@@ -125,6 +125,7 @@ struct NodeDrained {
 struct Stopping {
   std::string reason;
   bool checkpoint = false;  // save first, then end
+  bool preempted = false;   // the nodes are wanted back
 };
 struct Finished {
   Outcome outcome;

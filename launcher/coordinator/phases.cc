@@ -7,9 +7,10 @@
 #include "launcher/coordinator/exit_status.h"
 
 namespace trainctl {
-EpochEvidence CurrentEpoch::Evidence() const {
-  return {formed.epoch, failures, last_step > std::max(baseline, Step(0)), found_damage,
-          formed.nodes};
+bool CurrentEpoch::stepped() const { return last_step > std::max(baseline, Step(0)); }
+
+EpochEvidence CurrentEpoch::Evidence(const JobSpec& spec) const {
+  return {formed.epoch, failures, stepped(), found_damage, formed.nodes, spec.preemptible};
 }
 
 CurrentEpoch::CurrentEpoch(EpochFormed epoch)
@@ -70,7 +71,7 @@ void CoordinatorState::TryRun() {
 void CoordinatorState::JudgeEpoch() {
   if (!Live()) return;
   if (!epoch_->failures.empty()) {  // the evidence names every node
-    if (std::optional<Failure> failure = JudgeExits(epoch_->Evidence())) {
+    if (std::optional<Failure> failure = JudgeExits(epoch_->Evidence(spec_))) {
       return Condemn(*std::move(failure));
     }
   }
@@ -127,7 +128,7 @@ void CoordinatorState::TryEndDraining() {
     }
     PersistWithNext(EpochCondemned{epoch(), failure, wall_ns_, epoch_->last_step});
   } else if (failure.rank >= 0) {
-    judged = JudgeExits(epoch_->Evidence());
+    judged = JudgeExits(epoch_->Evidence(spec_));
   }
   // A peer's loss is seen at once, its node's only when the lease ends.
   if (draining.lost && IsVictim(judged ? *judged : failure)) judged = std::move(draining.lost);
@@ -170,12 +171,15 @@ void CoordinatorState::RestartOrFail(Failure failure) {
 void CoordinatorState::Stop(const StopAsked& asked) {
   if (In<Ended>()) return;
   const bool repeated = stop_.has_value();
-  const bool save =
-      asked.checkpoint && !asked.now && Live() && !repeated && !spec_.checkpoint_folder.empty();
+  const bool preempted = asked.notice && spec_.preemptible && !asked.now;
+  // An epoch without a step of its own has nothing to save, and a program that reports none does
+  // not look for requests either.
+  const bool wanted = asked.checkpoint || (preempted && Live() && epoch_->stepped());
+  const bool save = wanted && !asked.now && Live() && !repeated && !spec_.checkpoint_folder.empty();
   if (!repeated) {
-    stop_ = StopWish{asked.by, save};
-    Persist(Stopping{asked.by, save});
-    Say(Announce::Level::kInfo, absl::StrCat("stopping: ", asked.by));
+    stop_ = StopWish{asked.by, save, preempted};
+    Persist(Stopping{asked.by, save, preempted});
+    Say(Announce::Level::kInfo, absl::StrCat(preempted ? "preempted: " : "stopping: ", asked.by));
     if (asked.checkpoint && !save) {
       Say(Announce::Level::kWarning,
           "nothing can be saved: no worker with a checkpoint folder runs");
@@ -190,13 +194,29 @@ void CoordinatorState::Stop(const StopAsked& asked) {
     return;
   }
   if (save) {
+    LimitSaving();
     for (const Node* node : members_.HoldingWorkers()) AskCheckpoint(*node, true);
     return;
   }
-  if (repeated && asked.checkpoint && !asked.now) return;  // it is being saved
+  if (repeated && (asked.checkpoint || preempted) && !asked.now) return;  // it is being saved
   stop_->checkpoint = false;
-  if (repeated) Persist(Stopping{stop_->reason, false});
+  if (repeated) Persist(Stopping{stop_->reason, false, stop_->preempted});
   BecomeDraining(Draining{}, asked.now ? Duration(0) : spec_.grace);
+}
+
+// Who wants the nodes back waits no longer than the grace. Half of it is for whoever does not
+// answer the request: SIGTERM may still reach it.
+void CoordinatorState::LimitSaving() {
+  if (!stop_->preempted) return;
+  stop_->until = now_ + spec_.grace / 2;
+  stop_->over = now_ + spec_.grace;
+}
+
+void CoordinatorState::EndSaving() {
+  Say(Announce::Level::kWarning, "the workers have not saved and ended in time; they are stopped");
+  stop_->checkpoint = false;
+  Persist(Stopping{stop_->reason, false, true});
+  BecomeDraining(Draining{}, stop_->over - stop_->until);
 }
 
 void CoordinatorState::Succeed() {
@@ -210,7 +230,16 @@ void CoordinatorState::FinishStopped() {
   if (saved && ledger_.recovery_point() >= Step(0)) {
     absl::StrAppend(&reason, "; ", StepWord(ledger_.recovery_point()), " is saved");
   }
-  Finish({Outcome::Kind::kStopped, saved ? 0 : kExitFailed, std::move(reason), std::nullopt});
+  if (!stop_->preempted) {
+    return Finish(
+        {Outcome::Kind::kStopped, saved ? 0 : kExitFailed, std::move(reason), std::nullopt});
+  }
+  Failure preempted;
+  preempted.failure_class = FailureClass::kPreempted;
+  preempted.epoch = epoch();
+  preempted.reason = stop_->reason;
+  const int status = FailedExitStatus(spec_, preempted, true);
+  Finish({Outcome::Kind::kPreempted, status, std::move(reason), std::move(preempted)});
 }
 
 void CoordinatorState::Finish(Outcome outcome) {

@@ -57,7 +57,7 @@ void CoordinatorState::ReplayOne(const NodeDrained& record) {
 }
 
 void CoordinatorState::ReplayOne(const Stopping& record) {
-  stop_ = StopWish{record.reason, record.checkpoint};
+  stop_ = StopWish{record.reason, record.checkpoint, record.preempted};
   if (Live() && !record.checkpoint) phase_ = Draining{};
 }
 
@@ -91,6 +91,7 @@ void CoordinatorState::ResumeAfterReplay() {
     }
     return TryEndDraining();  // every node may be one that was lost
   }
+  if (stop_) LimitSaving();
   OpenEpochStore();  // the shims publish again what their workers had published
   // The journal was torn between the loss and what follows from it.
   if (!epoch_->lost.empty()) {

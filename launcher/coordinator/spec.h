@@ -72,6 +72,7 @@ struct JobSpec {
   std::string checkpoint_folder;  // absolute; empty: the job has none
   int checkpoint_keep = 3;
 
+  bool preemptible = false;  // SIGTERM to its front ends says that its nodes are wanted back
   bool propagate_exit_code = false;
   bool requeue_status = false;  // exit statuses 75 and 93 (CLI.md) instead of 1
 };

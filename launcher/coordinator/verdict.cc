@@ -132,6 +132,8 @@ FailureClass ClassOf(const WorkerExit& exit, const EpochEvidence& evidence) {
       return FailureClass::kInternal;
     case WorkerExit::Kind::kSignaled:
       if (exit.by_us) return ClassOfOurs(exit);
+      // A scheduler may tell every process that the nodes are wanted back.
+      if (exit.code == SIGTERM && evidence.preemptible) return FailureClass::kPreempted;
       return SaysOutOfMemory(exit) ? FailureClass::kOutOfMemory : FailureClass::kWorker;
     case WorkerExit::Kind::kExited:
       if (exit.by_us) return ClassOfOurs(exit);

@@ -26,6 +26,7 @@ struct EpochEvidence {
   bool stepped = false;         // some rank completed a step beyond the recovery point
   bool found_damage = false;    // it found a checkpoint damaged
   std::vector<NodeShare> nodes;
+  bool preemptible = false;  // as in JobSpec
 };
 
 bool IsFailure(const WorkerExit& exit);  // all but "exited with 0"

@@ -75,6 +75,7 @@ Environment CommonEnvironment(const JobSpec& spec, const EpochFormed& epoch) {
   env["JAX_NUM_PROCESSES"] = world;
   env["TRAINCTL_JOB_ID"] = spec.job_id;
   env["TRAINCTL_EPOCH"] = absl::StrCat(epoch.epoch.value);
+  if (spec.preemptible) env["TRAINCTL_PREEMPTIBLE"] = "1";
   env["TRAINCTL_CHECKPOINT_DIR"] = spec.checkpoint_folder;
   env["TRAINCTL_RESUME_FROM"] = spec.checkpoint_folder.empty() || epoch.resume_step < Step(0)
                                     ? ""

@@ -1,5 +1,9 @@
 // train-worker: one worker of a job with a `train` section. Started by the supervisor, or by hand
 // as the only worker. Exit status: 0 done or stopped on request, 1 failed, 2 wrong use.
+#include <signal.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -29,6 +33,23 @@ constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
   return ParseTrainConfig(text);
+}
+
+// A scheduler's SIGTERM may reach every process of a job. Whoever runs the job then asks by the
+// page for a last checkpoint, and it is the supervisor, our parent, who ends us if that takes too
+// long.
+void OnTerminate(int signo, siginfo_t* from, void*) {
+  if (from->si_pid != getppid()) return;
+  std::signal(signo, SIG_DFL);
+  raise(signo);
+}
+
+void ObeyNobodyElse() {
+  if (std::getenv("TRAINCTL_PREEMPTIBLE") == nullptr) return;
+  struct sigaction action {};
+  action.sa_sigaction = OnTerminate;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  sigaction(SIGTERM, &action, nullptr);
 }
 
 absl::Status Run(const TrainConfig& config, TrainerOptions options) {
@@ -82,6 +103,7 @@ int ExitStatusOf(const absl::Status& status) {
 
 int Main(int argc, char** argv) {
   InitLog("train-worker");
+  ObeyNobodyElse();
   std::string config_path;
   std::string config_text;
   TrainerOptions options;

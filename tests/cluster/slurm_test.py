@@ -1,5 +1,6 @@
 """One job as users of Slurm run it: a batch file with one line, on a real Slurm."""
 
+import json
 import os
 import pathlib
 import re
@@ -23,7 +24,7 @@ train:
   optimizer: {{kind: adamw, lr: 3e-3}}
   batch: {{global: 12, micro: 2}}
   steps: {steps}
-checkpoint: {{dir: {folder}, every: 10 steps, keep: 3}}
+checkpoint: {{dir: {folder}, every: {every} steps, keep: 3}}
 """
 # Runs until the test says so; a requeued job's workers are told apart from those before.
 WAITS = """echo $$ > "pid.$RANK.$TORCHELASTIC_RESTART_COUNT.${SLURM_RESTART_COUNT:-0}"
@@ -45,15 +46,16 @@ end() {
 def batch(words, nodes=3, tasks=1, no_kill=True):
     """The batch file of deploy/slurm with another command."""
     head, line = BATCH_FILE.rstrip("\n").rsplit("\n", 1)
-    srun = line.split("trainctl launch")[0]
+    srun = line.split("--nnodes")[0]
     if not no_kill:
         head, srun = head.replace("#SBATCH --no-kill\n", ""), srun.replace("--no-kill ", "")
     return (f"{head}\n#SBATCH --nodes={nodes}\n#SBATCH --ntasks-per-node={tasks}\n"
-            f"{srun}trainctl launch {words}\n").replace("#SBATCH --nodes=4\n", "")
+            f"{srun}{words}\n").replace("#SBATCH --nodes=4\n", "")
 
 
-def training(s, folder):
-    return s.script(f"{folder}.yaml", JOB.format(text=TEXT, steps=STEPS, folder=s.folder / folder), 0o644)
+def training(s, folder, steps=STEPS, every=10):
+    text = JOB.format(text=TEXT, steps=steps, folder=s.folder / folder, every=every)
+    return s.script(f"{folder}.yaml", text, 0o644)
 
 
 def parameters_of(text):
@@ -62,9 +64,9 @@ def parameters_of(text):
     return found[0]
 
 
-def undisturbed(box):
+def undisturbed(box, steps):
     """The parameters that the training of three workers has at its end."""
-    alone = box.run("launch", "--nproc-per-node", "3", training(box, "alone"))
+    alone = box.run("launch", "--nproc-per-node", "3", training(box, "alone", steps))
     expect(alone, 0)
     return parameters_of(alone.stdout + alone.stderr)
 
@@ -89,7 +91,7 @@ def tasks_of_a_step_need_no_flags(s):
 
 def lost_node_is_left_out_of_a_job_that_is_not_killed_for_it(s):
     with Slurm(s) as cluster:
-        job = cluster.submit(batch(f"--nnodes 2:3 --lease 1s {training(s, 'checkpoints')}"))
+        job = cluster.submit(batch(f"--nnodes 2:3 --lease 1s --max-restarts 0 {training(s, 'checkpoints')}"))
         wait_until(lambda: newest_checkpoint(s) >= 20, cluster.shown)
         cluster.lose(cluster.nodes[2])
         cluster.await_field(job, "JobState", "COMPLETED", "FAILED")
@@ -113,12 +115,12 @@ def spare_takes_the_place_of_a_lost_node(s):
         cluster.await_field(job, "JobState", "COMPLETED")
 
 
-def goes_on_where_it_was(box, cluster, job):
+def goes_on_where_it_was(box, cluster, job, steps=STEPS):
     cluster.await_field(job, "JobState", "COMPLETED", "FAILED", deadline_s=150)
     text = cluster.output(job)
     assert cluster.field(job, "JobState") == "COMPLETED" and cluster.field(job, "Restarts") == "1", cluster.shown()
     assert re.search(r"epoch 0: 3 workers on .*, from step \d", text), text
-    assert parameters_of(text) == undisturbed(box), text
+    assert parameters_of(text) == undisturbed(box, steps), text
 
 
 def job_that_is_killed_for_a_lost_node_is_requeued_and_resumes(s):
@@ -149,6 +151,35 @@ def requeue_on_demand_resumes(s):
         goes_on_where_it_was(s, cluster, job)
 
 
+def outcome_of(job):
+    try:
+        return json.loads((job / "report.json").read_text())["outcome"]
+    except FileNotFoundError:
+        return None
+
+
+def steps_made(box, job):
+    shown = box.run("status", job.name, "--json")
+    return json.loads(shown.stdout)["step"] if shown.returncode == 0 else 0
+
+
+def preempted_job_loses_no_step(s):
+    steps = 10 * STEPS
+    with Slurm(s) as cluster:
+        for folder, command in (("cancelled", "scancel"), ("checkpoints", "scontrol requeue")):
+            known = set(s.jobs())
+            job = cluster.submit(batch(training(s, folder, steps, every=steps)))
+            ours = wait_until(lambda known=known: set(s.jobs()) - known, cluster.shown).pop()
+            wait_until(lambda ours=ours: steps_made(s, ours) > 0, cluster.shown)
+            cluster.told(*command.split(), job)
+            saved = wait_until(lambda folder=folder: newest_checkpoint(s, folder), cluster.shown)
+            ended = wait_until(lambda ours=ours: outcome_of(ours), cluster.shown)
+            report = json.loads((ours / "report.json").read_text())
+            assert (ended, report["steps"], saved < steps) == ("preempted", saved, True), report
+        goes_on_where_it_was(s, cluster, job, steps)
+        assert f", from step {saved}\n" in cluster.output(job), cluster.shown()
+
+
 def cancelled_job_leaves_nothing(s):
     with Slurm(s) as cluster:
         job = cluster.submit(batch(s.shell(SAVES_FIRST + WAITS)))
@@ -158,7 +189,7 @@ def cancelled_job_leaves_nothing(s):
         cluster.await_field(job, "JobState", "CANCELLED")
         wait_until(lambda: not cluster.pids_of(job), cluster.shown)
         told = sorted(path.name for path in s.folder.glob("told.*"))
-        assert (told, s.outcome()) == (["told.0", "told.1", "told.2"], "stopped"), f"{told}\n{cluster.shown()}"
+        assert (told, s.outcome()) == (["told.0", "told.1", "told.2"], "preempted"), f"{told}\n{cluster.shown()}"
 
 
 def several_tasks_on_a_node_are_its_workers(s):

@@ -72,7 +72,8 @@ struct RecordPrinter {
     return absl::StrCat("dropped step=", r.step.value, r.damaged ? " damaged: " : ": ", r.reason);
   }
   std::string operator()(const Stopping& r) const {
-    return absl::StrCat("stopping", r.checkpoint ? " checkpoint: " : ": ", r.reason);
+    return absl::StrCat("stopping", r.preempted ? " preempted" : "",
+                        r.checkpoint ? " checkpoint" : "", ": ", r.reason);
   }
   std::string operator()(const Finished& r) const {
     return absl::StrCat("finished ", PrintOutcome(r.outcome));

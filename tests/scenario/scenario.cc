@@ -148,6 +148,7 @@ class Player {
     spec_.orphan_timeout = ParseDuration(c.Text("orphan_timeout"), seconds(-1));
     spec_.checkpoint_folder = c.Text("checkpoint");
     spec_.checkpoint_keep = c.Int("keep", spec_.checkpoint_keep);
+    spec_.preemptible = c.Has("preemptible");
     spec_.propagate_exit_code = c.Has("propagate");
     spec_.requeue_status = c.Has("requeue");
   }
@@ -257,7 +258,7 @@ class Player {
     if (c.verb == "reached") return MakeReached(c);
     if (c.verb == "watch") return FrontEndsChanged{static_cast<int>(First(c))};
     if (c.verb == "stop")
-      return StopAsked{c.Text("by", "Ctrl-C"), c.Has("checkpoint"), c.Has("now")};
+      return StopAsked{c.Text("by", "Ctrl-C"), c.Has("checkpoint"), c.Has("now"), c.Has("notice")};
     if (c.verb == "step") {
       return StepReached{EpochOf(c), trainctl::Step(First(c)),
                          trainctl::Step(c.Number("total", 0))};

@@ -10,7 +10,7 @@
 //   job name=value…        before start: min_nodes max_nodes spares nodes=NAME,… in_order
 //                          workers=N|all max_restarts window_restarts restart_window
 //                          no_progress grace lease join_timeout orphan_timeout checkpoint keep
-//                          propagate requeue
+//                          propagate requeue preemptible
 //   start | crash          a new coordinator | a new life of it, replayed from what it persisted
 //   join NODE [incarnation= machine= address=A,… topology= node_rank= port= slots= epoch= term=
 //              alive running=R,… exited=R:CODE,…]
@@ -23,7 +23,7 @@
 //   step N [total= epoch=] | shard N rank= [epoch=] | published N | rejected N | found [N…]
 //   suspect NODE rank= [step= reason=] | diagnosed NODE rank= steps= collectives= [waits= stopped=]
 //   unfit NODE [reason=]
-//   stop [checkpoint] [now] | watch N
+//   stop [checkpoint] [now] [notice] [by=] | watch N
 //   tick DURATION          time passes; connected nodes ask for their lease, deadlines are
 //   delivered
 #ifndef TRAINCTL_TESTS_SCENARIO_SCENARIO_H_

@@ -190,6 +190,24 @@ def job_that_was_submitted_goes_on_when_its_front_end_leaves(s):
     assert s.outcome() == "succeeded", s.report()
 
 
+def closed_terminal_leaves_a_job_that_was_submitted_alone(s):
+    pid, master = on_a_terminal(s, "submit", s.shell("touch ready\nwhile [ ! -e go ]; do sleep 0.05; done\n"))
+    os.waitpid(pid, 0)
+    os.close(master)
+    wait_until((s.folder / "ready").exists, "the job runs")
+    pid, master = on_a_terminal(s, "resume", s.job().name)
+    seen = b""
+    while s.job().name.encode() not in seen:
+        seen += os.read(master, 65536)  # attached
+    os.close(master)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP, status
+    assert s.outcome() is None, s.report()
+    (s.folder / "go").touch()
+    wait_until(s.outcome, "the job ends")
+    assert s.outcome() == "succeeded", s.report()
+
+
 def killed_front_end_is_replaced_by_resume(s):
     process = started(s, "touch ready.$RANK\nwhile [ ! -e go ]; do sleep 0.05; done; echo end\n")
     process.kill()

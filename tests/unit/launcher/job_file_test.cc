@@ -28,6 +28,7 @@ train:
 checkpoint: {dir: checkpoints, every: 200 steps, keep: 3}
 restart: {max: 3, window: 10 in 1h}
 env: {OMP_NUM_THREADS: "1"}
+preemptible: true
 )";
 
 std::string FileRefusal(const std::string& text) {
@@ -53,6 +54,7 @@ TEST(JobFile, IsReadWhole) {
   EXPECT_EQ(job.checkpoint_keep, 3);
   EXPECT_EQ(job.max_restarts, 3);
   EXPECT_EQ(job.restart_window->restarts, 10);
+  EXPECT_TRUE(job.preemptible);
   EXPECT_THAT(job.env, ElementsAre(std::make_pair("OMP_NUM_THREADS", "1")));
   const nlohmann::json train = nlohmann::json::parse(job.train);
   EXPECT_EQ(train["model"]["hidden"], nlohmann::json({512, 256}));

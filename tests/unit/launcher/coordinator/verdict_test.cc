@@ -220,6 +220,13 @@ TEST(Verdict, VictimTellsOfNothingButALostPeer) {
   EXPECT_FALSE(IsVictim(JudgeLostNode(Epoch(0), "n1", "its lease ended")));
 }
 
+TEST(Verdict, SigtermToTheWorkersOfAPreemptibleJobIsNoFailureOfTheirs) {
+  EpochEvidence evidence{Epoch(0), {{0, "n1", Signal(SIGTERM)}}, true, false, {}};
+  EXPECT_EQ(JudgeExits(evidence)->failure_class, FailureClass::kWorker);
+  evidence.preemptible = true;
+  EXPECT_EQ(JudgeExits(evidence)->failure_class, FailureClass::kPreempted);
+}
+
 TEST(WorkerStatus, IsTheWorkersOwnUnlessWeEndedIt) {
   EXPECT_EQ(WorkerStatus(Code(0), 1), 0);
   EXPECT_EQ(WorkerStatus(Code(7), 1), 7);
