@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -88,13 +89,14 @@ TEST_F(ShimDaemon, AWorkerMayCloseItsOutput) {
   StartShim(1);
   Peer daemon = ConnectDaemon();
   daemon.AskForOutput(0, 1);
-  daemon.Send(Scripts(0, {"echo before; exec >&- 2>&-; read line < go; exit 4"}));
   ASSERT_EQ(::mkfifo((folder_ + "/go").c_str(), 0600), 0);
-  // The log's end is told while the worker lives.
-  daemon.Await<frame::Output>(
-      [](const frame::Output& o) { return o.stream == 1 && o.bytes.empty(); });
-  daemon.Await<frame::Output>(
-      [](const frame::Output& o) { return o.stream == 2 && o.bytes.empty(); });
+  daemon.Send(Scripts(0, {"echo before; exec >&- 2>&-; read line < go; exit 4"}));
+  // The logs' ends are told while the worker lives, in either order.
+  std::set<int> ended;
+  daemon.Await<frame::Output>([&ended](const frame::Output& o) {
+    if (o.bytes.empty()) ended.insert(o.stream);
+    return ended.size() == 2;
+  });
   std::ofstream(folder_ + "/go") << "now\n";
   const auto exited = daemon.Await<WorkerExited>();
   EXPECT_EQ(exited.exit.kind, frame::Exit::Kind::kExited);
