@@ -74,9 +74,6 @@ class Picture {
     const Link* link = FindLink(topology_, a, b);
     return link != nullptr && link->path <= PciPath::kPxb;
   }
-  int SocketOf(int numa) const {
-    return numa < 0 && topology_.numa.size() == 1 ? topology_.numa[0].id : numa;
-  }
 
   Socket& FindSocket(int numa) {
     for (Socket& socket : sockets_) {
@@ -104,10 +101,10 @@ class Picture {
       FindSocket(node.id);
     }
     for (const Gpu& gpu : topology_.gpus) {
-      FindGroup(&FindSocket(SocketOf(gpu.numa)), DeviceName(gpu)).gpus.push_back(&gpu);
+      FindGroup(&FindSocket(NumaNodeOf(topology_, gpu.numa)), DeviceName(gpu)).gpus.push_back(&gpu);
     }
     for (const Nic& nic : topology_.nics) {
-      FindGroup(&FindSocket(SocketOf(nic.numa)), nic.name).nics.push_back(&nic);
+      FindGroup(&FindSocket(NumaNodeOf(topology_, nic.numa)), nic.name).nics.push_back(&nic);
     }
   }
 

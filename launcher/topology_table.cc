@@ -113,8 +113,9 @@ std::string Connections(const Topology& topology) {
     for (const std::string& other : names) {
       row.push_back(other == names[i] ? " X" : ConnectionWord(topology, names[i], other));
     }
-    const int numa = i < topology.gpus.size() ? topology.gpus[i].numa
+    const int told = i < topology.gpus.size() ? topology.gpus[i].numa
                                               : topology.nics[i - topology.gpus.size()].numa;
+    const int numa = NumaNodeOf(topology, told);
     row.push_back(CpusOf(topology, numa));
     row.push_back(numa < 0 ? "?" : absl::StrCat(numa));
     rows.push_back(std::move(row));

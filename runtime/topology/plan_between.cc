@@ -154,8 +154,7 @@ NodePlan PlanNode(const Topology& topology, const std::vector<Unit>& ring,
         nic != nullptr) {
       rank.nic = nic->name;
     }
-    rank.numa =
-        unit.gpu->numa < 0 && topology.numa.size() == 1 ? topology.numa[0].id : unit.gpu->numa;
+    rank.numa = NumaNodeOf(topology, unit.gpu->numa);
     for (const NumaNode& node : topology.numa) {
       rank.cpus = node.id == rank.numa ? node.cpus : rank.cpus;
     }

@@ -111,4 +111,8 @@ const char* WordOf(PortState state) {
   return "unknown";
 }
 
+int NumaNodeOf(const Topology& topology, int numa) {
+  return numa < 0 && topology.numa.size() == 1 ? topology.numa[0].id : numa;
+}
+
 }  // namespace trainctl

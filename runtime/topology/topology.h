@@ -124,6 +124,9 @@ struct Topology {
 std::string DeviceName(const Gpu& gpu);  // "GPU3"
 // In either order; nullptr: nothing is known of this pair.
 const Link* FindLink(const Topology& topology, absl::string_view a, absl::string_view b);
+// The NUMA node of a device that says it is on `numa`. Many virtual machines do not say (-1); where
+// there is one node only, it is that one.
+int NumaNodeOf(const Topology& topology, int numa);
 
 // The words of files and tables.
 const char* WordOf(PciPath path);  // "PIX" … "SYS", "?"
