@@ -15,7 +15,7 @@ namespace trainctl {
 namespace {
 
 constexpr absl::string_view kMagic = "TRNJRNL\n";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kHeaderBytes = 16;
 constexpr size_t kFrameHeaderBytes = 12;
 
@@ -96,6 +96,11 @@ absl::StatusOr<JournalContents> ParseJournal(const std::string& path, absl::stri
     return absl::FailedPreconditionError(absl::StrCat("read journal ", path, ": it has version ",
                                                       version, " and this program reads up to ",
                                                       kVersion, "; use the newer trainctl"));
+  }
+  if (version < kVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "read journal ", path, ": it has version ", version, ", which is no longer read (",
+        kVersion, " is); resume the job with the trainctl that began it"));
   }
   if (bytes.substr(0, kHeaderBytes) != JournalHeader()) {
     return absl::DataLossError(absl::StrCat("read journal ", path, ": its header is damaged"));

@@ -25,7 +25,7 @@ struct JournalContents {
 };
 
 // What a crash left unfinished at the end is passed over. DATA_LOSS: damaged before its end, with
-// the offset; FAILED_PRECONDITION: written by a newer version. `path` is for messages.
+// the offset; FAILED_PRECONDITION: written by a newer or older version. `path` is for messages.
 absl::StatusOr<JournalContents> ParseJournal(const std::string& path, absl::string_view bytes);
 
 Term NextTerm(const std::vector<JournalRecord>& records);  // greater than every term in them

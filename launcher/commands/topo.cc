@@ -26,8 +26,10 @@ absl::StatusOr<Topology> TopologyOf(const TopoFlags& flags) {
     return ProbeTopology();
   }
   constexpr size_t kMost = size_t{1} << 20;
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(*flags.from, kMost));
-  return ParseAnyTopology(text, *flags.from);
+  const absl::StatusOr<std::string> text = ReadFile(*flags.from, kMost);
+  if (!text.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--from: ", text.status().message()));
+  return ParseAnyTopology(*text, *flags.from);
 }
 
 std::map<std::string, std::string> NcclEnvironment() {

@@ -1,8 +1,8 @@
 // Messages on the two unix sockets of a node: daemon <-> supervisor and supervisor <-> worker.
 // Wire: u32 length of what follows, u16 type, payload (see codec.h; integers little-endian).
 // The first frame on a connection is a Hello from the side that dialled; it carries kFrameVersion.
-// A side accepts its own version and the one before. A frame above kMaxFrameBytes, an unknown type
-// or a payload that does not decode is INVALID_ARGUMENT and ends the connection.
+// A side accepts versions from kOldestFrameVersion to its own. A frame above kMaxFrameBytes, an
+// unknown type or a payload that does not decode is INVALID_ARGUMENT and ends the connection.
 #ifndef TRAINCTL_RUNTIME_LOCAL_FRAMES_H_
 #define TRAINCTL_RUNTIME_LOCAL_FRAMES_H_
 
@@ -17,7 +17,8 @@
 
 namespace trainctl::frame {
 
-inline constexpr uint32_t kFrameVersion = 1;
+inline constexpr uint32_t kFrameVersion = 2;
+inline constexpr uint32_t kOldestFrameVersion = 2;  // 1 knew no quota of logs
 inline constexpr uint32_t kMaxFrameBytes = 64u << 20;
 
 // How a worker ended. A value, not a Status.

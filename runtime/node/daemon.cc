@@ -67,6 +67,12 @@ void SweepDeadSockets() {
   }
 }
 
+bool IsFrontEnd(pid_t pid) {
+  std::error_code unknown;
+  return std::filesystem::read_symlink(absl::StrCat("/proc/", pid, "/exe"), unknown).filename() ==
+         "trainctl";
+}
+
 }  // namespace
 
 Daemon::Daemon(Loop* loop, DaemonOptions options)
@@ -230,9 +236,10 @@ void Daemon::Run(Task task, bool is_new, std::optional<Reply<v1::SubmitReply>> r
     Standing(job_id, update);
   };
   callbacks.on_vanish = [this] {
-    // A front end that lives would start the next daemon.
+    // A front end that lives would start the next daemon. Ours may be gone: then our parent is
+    // whoever takes in orphans.
     const pid_t parent = ::getppid();
-    if (options_.private_daemon && parent > 1) ::kill(parent, SIGKILL);
+    if (options_.private_daemon && IsFrontEnd(parent)) ::kill(parent, SIGKILL);
     ::kill(::getpid(), SIGKILL);
   };
   // Not now: the runner is still at work.

@@ -132,7 +132,7 @@ void Supervisor::OnFrame(Peer* peer, frame::Frame frame) {
 }
 
 void Supervisor::OnHello(Peer* peer, const frame::Hello& hello) {
-  if (hello.version > frame::kFrameVersion || hello.version + 1 < frame::kFrameVersion) {
+  if (hello.version > frame::kFrameVersion || hello.version < frame::kOldestFrameVersion) {
     LogWarning("a peer speaks frame version ", hello.version, "; this shim speaks ",
                frame::kFrameVersion);
     return DropPeer(peer, "unknown frame version");

@@ -239,8 +239,10 @@ TEST_F(ShimDaemon, WhoeverBreaksTheProtocolIsCutOffAndTheRestGoesOn) {
   Peer liar = ConnectWorker(1, 3);
   liar.Send(frame::Metric{3, 0, "loss", 1});  // about another rank
   EXPECT_TRUE(liar.AwaitEnd());
-  Peer future(socket_, frame::Hello{frame::kFrameVersion + 1, 1, -1});
-  EXPECT_TRUE(future.AwaitEnd());
+  for (const uint32_t version : {frame::kFrameVersion + 1, frame::kOldestFrameVersion - 1}) {
+    Peer other(socket_, frame::Hello{version, 1, -1});
+    EXPECT_TRUE(other.AwaitEnd());
+  }
   daemon.Send(frame::StopEpoch{1, 3, 0});
   daemon.Await<EpochGone>();
 }

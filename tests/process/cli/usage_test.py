@@ -123,6 +123,16 @@ def unknown_job_is_not_reachable(s):
         expect(s.run(verb, "nobody"), 3, 'no job "nobody"')
 
 
+def nodes_wants_a_verb_that_it_knows_and_a_node(s):
+    expect(s.run("nodes", "drain"), 2, "give the name of a node")
+    expect(s.run("nodes", "drian", "n1"), 2, 'found "drian", expected drain NODE or undrain NODE')
+
+
+def topology_that_cannot_be_read_is_a_usage_error(s):
+    expect(s.run("topo", "--from", "/nope.yaml"), 2, "--from: open /nope.yaml")
+    expect(s.run("topo", "--from", "/etc/passwd"), 2, "topology must be a mapping")
+
+
 def dry_run_starts_nothing(s):
     result = s.run("launch", "--dry-run", "--nproc-per-node", "2", "/bin/echo", "--lr", "it's")
     expect(result, 0)

@@ -163,16 +163,18 @@ TEST_F(JournalTest, ABeginningOfTheHeaderAndZerosAreAnUnfinishedWrite) {
   }
 }
 
-TEST_F(JournalTest, RefusesOtherFilesAndNewerVersions) {
+TEST_F(JournalTest, RefusesOtherFilesAndOtherVersions) {
   Overwrite("#!/bin/sh\necho not a journal\n");
   EXPECT_EQ(Journal::Open(path_).status().code(), absl::StatusCode::kDataLoss);
   std::filesystem::remove(path_);
   Fill();
-  std::string newer = Contents();
-  newer[8] = 2;
-  Overwrite(newer);
-  EXPECT_EQ(Journal::Open(path_).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(ReadJournal(path_).status().code(), absl::StatusCode::kFailedPrecondition);
+  std::string other = Contents();
+  for (const int step : {-1, 2}) {  // an older one, a newer one
+    other[8] = static_cast<char>(other[8] + step);
+    Overwrite(other);
+    EXPECT_EQ(Journal::Open(path_).status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(ReadJournal(path_).status().code(), absl::StatusCode::kFailedPrecondition);
+  }
 }
 
 TEST_F(JournalTest, SaysWhereItCannotBe) {
