@@ -57,14 +57,5 @@ else()
   set(TRAINCTL_GRPC_SHARED ON)
   # gRPC's package sets it for whoever links gRPC; a precompiled header serves only sources that are
   # compiled with the same flags.
-  target_compile_options(trainctl_options INTERFACE -pthread)
-endif()
-
-# CUDA is used when a toolkit is found and never required.
-include(CheckLanguage)
-check_language(CUDA)
-if(CMAKE_CUDA_COMPILER)
-  message(STATUS "CUDA compiler found: ${CMAKE_CUDA_COMPILER} (no CUDA sources in this version)")
-else()
-  message(STATUS "No CUDA compiler: building for the CPU backend")
+  target_compile_options(trainctl_options INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-pthread>)
 endif()

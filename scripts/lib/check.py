@@ -63,7 +63,7 @@ def tool(name):
 
 def check_format(tree, fix):
     command = [tool("clang-format"), "-i" if fix else "--dry-run"]
-    files = tree.sources(".cc", ".h")
+    files = tree.sources(".cc", ".h", ".cu", ".cuh")
     if files:
         done = subprocess.run(command + files, cwd=tree.top, capture_output=True, text=True)
         for file in sorted(set(re.findall(r"^(\S+?):\d+:\d+: ", done.stderr, re.MULTILINE))):

@@ -5,14 +5,16 @@ import re
 # Folder of the tree -> folders whose headers it may include, besides its own. A folder belongs to
 # the longest key that is a prefix of its path.
 ALLOWED = {
-    "kernels": {"runtime/base"},
+    "kernels": {"runtime/base", "runtime/device"},
     "launcher": {"runtime/base", "runtime/yaml", "runtime/rpc", "runtime/topology",
                  "runtime/checkpoint", "runtime/security", "runtime/telemetry",
                  "launcher/coordinator", "proto"},
     "launcher/coordinator": {"runtime/base"},
     "runtime/base": set(),
     "runtime/checkpoint": {"runtime/base"},
+    "runtime/device": {"runtime/base"},
     "runtime/local": {"runtime/base"},
+    "runtime/nccl": {"runtime/base", "runtime/local", "runtime/device", "runtime/worker"},
     "runtime/node": {"runtime/base", "runtime/local", "runtime/rpc", "runtime/topology",
                      "runtime/checkpoint", "runtime/security", "runtime/telemetry",
                      "launcher/coordinator", "proto"},
@@ -22,7 +24,7 @@ ALLOWED = {
     "runtime/telemetry": {"runtime/base"},
     "runtime/topology": {"runtime/base", "runtime/yaml"},
     "runtime/trainer": {"runtime/base", "runtime/local", "runtime/checkpoint", "runtime/telemetry",
-                        "runtime/worker", "kernels"},
+                        "runtime/worker", "runtime/device", "runtime/nccl", "kernels"},
     "runtime/worker": {"runtime/base", "runtime/local", "runtime/checkpoint", "runtime/telemetry",
                        "kernels"},
     "runtime/yaml": {"runtime/base"},
