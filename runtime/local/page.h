@@ -48,7 +48,7 @@ struct CollectiveRecord {
   uint32_t op;        // CollectiveOp
   uint64_t sequence;  // from 1 within an epoch
   uint64_t bytes;
-  uint32_t dtype;    // 0 = bytes, 1 = float32, 2 = float64
+  uint32_t dtype;    // 0 = bytes, 1 = float32, 2 = float64, 3 = float16, 4 = bfloat16
   int32_t bucket;    // -1: not a gradient bucket
   int64_t start_ns;  // CLOCK_BOOTTIME
   int64_t end_ns;    // 0 while it runs

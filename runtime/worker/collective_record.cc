@@ -26,28 +26,52 @@ class EntryLock {
 
 }  // namespace
 
-CollectiveScope::CollectiveScope(WorkerPage* page, CollectiveOp op, uint64_t bytes,
-                                 ElementType type, int bucket) {
-  const uint64_t written = page->collectives.load(std::memory_order_relaxed);
-  record_ = &page->ring[written % kCollectiveRingSize];
-  sequence_ = written + 1;
-  {
-    EntryLock lock(record_);
-    record_->op = static_cast<uint32_t>(op);
-    record_->sequence = sequence_;
-    record_->bytes = bytes;
-    record_->dtype = static_cast<uint32_t>(type);
-    record_->bucket = bucket;
-    record_->start_ns = Now().ns;
-    record_->end_ns = 0;
+size_t BytesOf(ElementType type) {
+  switch (type) {
+    case ElementType::kBytes:
+      return 1;
+    case ElementType::kFloat16:
+    case ElementType::kBFloat16:
+      return 2;
+    case ElementType::kFloat32:
+      return 4;
+    case ElementType::kFloat64:
+      return 8;
   }
-  page->collectives.store(sequence_, std::memory_order_release);
+  return 1;
 }
 
+uint64_t BeginCollective(WorkerPage* page, CollectiveOp op, uint64_t bytes, ElementType type,
+                         int bucket) {
+  const uint64_t written = page->collectives.load(std::memory_order_relaxed);
+  CollectiveRecord* record = &page->ring[written % kCollectiveRingSize];
+  {
+    EntryLock lock(record);
+    record->op = static_cast<uint32_t>(op);
+    record->sequence = written + 1;
+    record->bytes = bytes;
+    record->dtype = static_cast<uint32_t>(type);
+    record->bucket = bucket;
+    record->start_ns = Now().ns;
+    record->end_ns = 0;
+  }
+  page->collectives.store(written + 1, std::memory_order_release);
+  return written + 1;
+}
+
+void EndCollective(WorkerPage* page, uint64_t sequence) {
+  CollectiveRecord* record = &page->ring[(sequence - 1) % kCollectiveRingSize];
+  if (record->sequence != sequence) return;
+  EntryLock lock(record);
+  record->end_ns = Now().ns;
+}
+
+CollectiveScope::CollectiveScope(WorkerPage* page, CollectiveOp op, uint64_t bytes,
+                                 ElementType type, int bucket)
+    : page_(page), sequence_(BeginCollective(page, op, bytes, type, bucket)) {}
+
 CollectiveScope::~CollectiveScope() {
-  if (open_) return;
-  EntryLock lock(record_);
-  record_->end_ns = Now().ns;
+  if (!open_) EndCollective(page_, sequence_);
 }
 
 }  // namespace trainctl

@@ -12,6 +12,8 @@ std::string Describe(const CollectiveShape& shape) {
                                   shape.bytes, " bytes");
   if (shape.type == ElementType::kFloat32) absl::StrAppend(&text, " of float32");
   if (shape.type == ElementType::kFloat64) absl::StrAppend(&text, " of float64");
+  if (shape.type == ElementType::kFloat16) absl::StrAppend(&text, " of float16");
+  if (shape.type == ElementType::kBFloat16) absl::StrAppend(&text, " of bfloat16");
   return text;
 }
 
