@@ -1,4 +1,5 @@
-// train-coordinator: coordinates one job. Started by traind, never by hand.
+#include "launcher/coordinator_main.h"
+
 #include <sys/resource.h>
 
 #include <csignal>
@@ -91,7 +92,9 @@ absl::StatusOr<int> Run(const std::string& job_folder, const std::string& socket
   std::_Exit(status);
 }
 
-int Main(int argc, char** argv) {
+}  // namespace
+
+int CoordinatorMain(int argc, char** argv) {
   InitLog("coordinator", LogLevel::kInfo);  // its announcements are the story of the job
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is then an error like a full disk
@@ -120,7 +123,4 @@ int Main(int argc, char** argv) {
   return 1;
 }
 
-}  // namespace
 }  // namespace trainctl
-
-int main(int argc, char** argv) { return trainctl::Main(argc, argv); }

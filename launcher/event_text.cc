@@ -1,10 +1,10 @@
 #include "launcher/event_text.h"
 
-#include <nlohmann/json.hpp>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -131,7 +131,7 @@ std::string EventJson(const JournalRecord& record) {
   if (told.rank >= 0) json["rank"] = told.rank;
   if (!told.failure_class.empty()) json["class"] = told.failure_class;
   json["text"] = told.text;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(json) + "\n";
 }
 
 }  // namespace trainctl

@@ -4,13 +4,13 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/yaml_reader.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -142,7 +142,7 @@ std::string ReadTrain(YamlReader train) {
   Put(&json, "seed", train.Integer("seed", 0, std::numeric_limits<int64_t>::max()));
   Put(&json, "drift_check_every", train.Integer("drift_check_every", 0, kMost));
   train.RefuseUnknownKeys();
-  return json.dump();
+  return JsonText(json);
 }
 
 void ReadNodes(YamlReader nodes, JobFile* job) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -22,6 +21,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/places.h"
 #include "runtime/base/status.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -148,7 +148,10 @@ absl::StatusOr<ReportSeen> ParseReport(const KnownJob& job) {
   ReportSeen report;
   ASSIGN_OR_RETURN(report.text, ReadFile(ReportPath(job), kLargestReport));
   try {
-    const nlohmann::json json = nlohmann::json::parse(report.text);
+    const nlohmann::json json = ParseJson(report.text);
+    if (json.is_discarded()) {
+      return absl::DataLossError(absl::StrCat(ReportPath(job), " is no report: it is no JSON"));
+    }
     report.name = json.at("name").get<std::string>();
     Get(json, "outcome", &report.outcome);
     Get(json, "exit_status", &report.exit_status);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -14,6 +13,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/places.h"
 #include "runtime/base/status.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -310,7 +310,7 @@ void PlaceJob(const LaunchFlags& flags, const Surroundings& surroundings, JobSpe
 // The configuration of train-worker: the job file's, with what flags and the job's place add.
 absl::StatusOr<std::string> TrainConfig(const LaunchFlags& flags, const JobFile& file,
                                         const Surroundings& surroundings, const JobSpec& spec) {
-  nlohmann::ordered_json config = nlohmann::ordered_json::parse(file.train);
+  nlohmann::ordered_json config = ParseOrderedJson(file.train);
   std::optional<int64_t> every = file.checkpoint_every;
   ASSIGN_FLAG(every, "--checkpoint-every", flags.checkpoint_every,
               ParseSteps(*flags.checkpoint_every));
@@ -327,7 +327,7 @@ absl::StatusOr<std::string> TrainConfig(const LaunchFlags& flags, const JobFile&
   if (flags.plan.has_value()) {
     config["plan_in"] = Absolute(surroundings.cwd, *flags.plan);
   }
-  return config.dump(2) + "\n";
+  return JsonText(config, 2) + "\n";
 }
 
 absl::Status ChooseCommand(const LaunchFlags& flags, const JobFile* file,

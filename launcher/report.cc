@@ -6,7 +6,6 @@
 #include <csignal>
 #include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +15,7 @@
 #include "launcher/coordinator/error_json.h"
 #include "launcher/report_page.h"
 #include "runtime/base/file.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -350,7 +350,7 @@ std::string Report::Json(int64_t wall_ns) const {
   json["topology_plan"] = nullptr;
   json["versions"] = {{"trainctl", TRAINCTL_VERSION}, {"kernel", KernelVersion()}};
   // Output of workers is bytes; what is no UTF-8 is replaced.
-  return json.dump(2, ' ', false, trainctl::Json::error_handler_t::replace) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 std::string Report::FailureText() const {

@@ -1,7 +1,6 @@
 #include "launcher/report_page.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "launcher/chart.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -45,7 +45,7 @@ const Json& At(const Json& json, const char* name) {
 std::string Text(const Json& json) {
   if (json.is_string()) return json.get<std::string>();
   if (json.is_number_float()) return absl::StrFormat("%.6g", json.get<double>());
-  return json.is_null() || json.is_structured() ? std::string() : json.dump();
+  return json.is_null() || json.is_structured() ? std::string() : JsonText(json);
 }
 double Number(const Json& json) { return json.is_number() ? json.get<double>() : 0; }
 
@@ -203,7 +203,7 @@ std::string FailureSection(const Json& report) {
 }
 
 absl::StatusOr<Json> Parse(const std::string& text) {
-  Json report = Json::parse(text, nullptr, false);
+  Json report = ParseOrderedJson(text);
   if (!report.is_object()) {
     return absl::DataLossError("read report.json: it is not whole JSON; was the disk full?");
   }
@@ -293,7 +293,7 @@ absl::StatusOr<std::string> ReportTimeline(const std::string& report_json) {
     }
   }
   const Json trace = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};
-  return trace.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(trace) + "\n";
 }
 
 }  // namespace trainctl

@@ -1,9 +1,9 @@
 #include "launcher/update_json.h"
 
-#include <nlohmann/json.hpp>
 #include <variant>
 
 #include "runtime/base/check.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -13,9 +13,7 @@ using Json = nlohmann::ordered_json;
 Json Object(const char* type) { return Json{{"schema", 1}, {"type", type}}; }
 
 // Bytes that are not UTF-8 come out as U+FFFD: JSON has no others.
-std::string Line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string Line(const Json& json) { return JsonText(json) + "\n"; }
 
 const char* LevelName(Announce::Level level) {
   switch (level) {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <climits>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "launcher/console.h"
 #include "launcher/coordinator/worker_env.h"
 #include "launcher/progress_text.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -99,7 +99,7 @@ std::string PlanJson(const LaunchRequest& request, const StartWorkers& start) {
                {"checkpoint_folder", spec.checkpoint_folder},
                {"max_restarts", spec.max_restarts},
                {"grace_seconds", ToSeconds(spec.grace)}};
-  json["train"] = request.train_config.empty() ? Json() : Json::parse(request.train_config);
+  json["train"] = request.train_config.empty() ? Json() : ParseOrderedJson(request.train_config);
   json["workers"] = Json::array();
   for (const WorkerLaunch& worker : start.workers) {
     json["workers"].push_back({{"rank", worker.rank},
@@ -107,7 +107,7 @@ std::string PlanJson(const LaunchRequest& request, const StartWorkers& start) {
                                {"command", worker.argv},
                                {"env", Environment(start, worker)}});
   }
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(json) + "\n";
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/commands/commands.h"
@@ -6,6 +5,7 @@
 #include "launcher/commands/exit_status.h"
 #include "launcher/commands/job_start.h"
 #include "launcher/console.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 
@@ -35,8 +35,7 @@ int RunSubmit(const LaunchFlags& flags) {
                                          {"job", running->job.job_id},
                                          {"job_folder", running->job.job_folder},
                                          {"log_folder", request->spec.log_folder}};
-    console.Out(
-        absl::StrCat(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), "\n"));
+    console.Out(absl::StrCat(JsonText(json), "\n"));
   } else {
     console.Out(absl::StrCat(running->job.job_id, "\n"));
   }

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +22,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/places.h"
 #include "runtime/base/status.h"
+#include "runtime/json/json_text.h"
 #include "runtime/security/cluster_key.h"
 
 namespace trainctl {
@@ -67,8 +67,7 @@ void Participant::Say(absl::string_view text, bool warning) {
                                          {"type", "announcement"},
                                          {"level", warning ? "warning" : "info"},
                                          {"text", std::string(text)}};
-    console_.Out(
-        absl::StrCat(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), "\n"));
+    console_.Out(absl::StrCat(JsonText(line), "\n"));
     return;
   }
   console_.Err(absl::StrCat("trainctl: ", text, "\n"));

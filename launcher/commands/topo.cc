@@ -2,7 +2,6 @@
 // no daemon and no job.
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -14,6 +13,7 @@
 #include "launcher/topology_table.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/json/json_text.h"
 #include "runtime/topology/probe.h"
 #include "runtime/topology/topology_text.h"
 #include "runtime/topology/transport_plan.h"
@@ -70,7 +70,7 @@ int RunTopo(const TopoFlags& flags) {
   if (flags.json || flags.yaml) {
     nlohmann::ordered_json document = TopologyDocument(*topology);
     document["plan"] = PlanDocument(plan);
-    console.Out(flags.json ? absl::StrCat(document.dump(), "\n") : YamlText(document));
+    console.Out(flags.json ? absl::StrCat(JsonText(document), "\n") : YamlText(document));
     return kExitDone;
   }
   console.Out(absl::StrCat(TopologyTable(*topology), Problems(*topology)));

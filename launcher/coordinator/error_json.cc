@@ -1,11 +1,10 @@
 #include "launcher/coordinator/error_json.h"
-
-#include <nlohmann/json.hpp>
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 
 std::string ErrorMessage(absl::string_view error_json) {
-  const auto json = nlohmann::json::parse(error_json.begin(), error_json.end(), nullptr, false);
+  const auto json = ParseJson(error_json);
   if (!json.is_object() || !json.contains("message")) return "";
   const nlohmann::json* message = &json["message"];
   if (message->is_object() && message->contains("message")) message = &(*message)["message"];
@@ -16,7 +15,7 @@ std::string ErrorMessage(absl::string_view error_json) {
 
 ErrorCause CauseOf(absl::string_view error_json) {
   ErrorCause cause;
-  const auto json = nlohmann::json::parse(error_json.begin(), error_json.end(), nullptr, false);
+  const auto json = ParseJson(error_json);
   const auto member = [](const nlohmann::json& object, const char* name) {
     const auto found = object.is_object() ? object.find(name) : object.end();
     return found == object.end() ? nlohmann::json() : *found;

@@ -1,6 +1,5 @@
 #include "runtime/checkpoint/manifest.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -9,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/digest.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -16,17 +16,11 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxWorldSize = 99999;  // five digits in a shard's name
-constexpr int kMaxDepth = 64;
 
 // nullopt if it is no JSON object, or nested deeper than printing it again can afford.
 std::optional<json> ParseObject(absl::string_view text) {
-  bool deep = false;
-  const auto shallow = [&deep](int depth, json::parse_event_t, json&) {
-    deep |= depth > kMaxDepth;
-    return !deep;
-  };
-  json value = json::parse(text.begin(), text.end(), shallow, /*allow_exceptions=*/false);
-  if (deep || !value.is_object()) return std::nullopt;
+  json value = ParseJson(text);
+  if (!value.is_object()) return std::nullopt;
   return value;
 }
 
@@ -79,8 +73,8 @@ absl::StatusOr<std::string> FormatManifest(const Manifest& manifest) {
                    {"term", manifest.term.value},       {"epoch", manifest.epoch.value},
                    {"world_size", manifest.world_size}, {"shards", std::move(shards)},
                    {"state", *std::move(state)}};
-  document["digest"] = DigestOf(document.dump());
-  return document.dump(1) + "\n";
+  document["digest"] = DigestOf(JsonText(document));
+  return JsonText(document, 1) + "\n";
 }
 
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
@@ -94,7 +88,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
   }
   ASSIGN_OR_RETURN(const std::string digest, TextOf(document, "digest"));
   document.erase("digest");
-  const std::string found = DigestOf(document.dump());
+  const std::string found = DigestOf(JsonText(document));
   if (found != digest) {
     return DamagedManifest(absl::StrCat("its digest is ", found, ", it says ", digest));
   }
@@ -116,7 +110,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
   const auto state = document.find("state");
   if (state == document.end() || !state->is_object())
     return DamagedManifest("\"state\" is missing");
-  manifest.state = state->dump();
+  manifest.state = JsonText(*state);
   return manifest;
 }
 

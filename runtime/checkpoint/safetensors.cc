@@ -4,12 +4,12 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -79,7 +79,7 @@ absl::Status WriteSafetensors(std::vector<TensorView> tensors,
                            {"data_offsets", {offset, end}}};
     offset = end;
   }
-  std::string text = header.dump();
+  std::string text = JsonText(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > kMaxSafetensorsHeader) {
     return absl::InvalidArgumentError(absl::StrCat("safetensors header of ", text.size(),

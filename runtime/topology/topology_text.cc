@@ -1,10 +1,9 @@
 #include "runtime/topology/topology_text.h"
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/text.h"
+#include "runtime/json/json_text.h"
 #include "runtime/topology/nccl_xml.h"
 
 namespace trainctl {
@@ -117,7 +116,7 @@ bool IsFlat(const Json& value) {
 void Flow(const Json& value, std::string* out) {
   const bool list = value.is_array();
   if (!value.is_structured()) {
-    absl::StrAppend(out, value.dump());
+    absl::StrAppend(out, JsonText(value));
     return;
   }
   absl::StrAppend(out, list ? "[" : "{");

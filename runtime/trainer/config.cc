@@ -2,13 +2,13 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
+#include "runtime/json/json_text.h"
 #include "runtime/trainer/gpt.h"
 #include "runtime/trainer/mlp.h"
 
@@ -216,7 +216,7 @@ void ReadBatch(const json& section, TrainConfig* config, absl::Status* error) {
 }  // namespace
 
 absl::StatusOr<TrainConfig> ParseTrainConfig(absl::string_view text) {
-  const json document = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const json document = ParseJson(text);
   if (!document.is_object()) {
     return absl::InvalidArgumentError("training configuration: not a JSON object");
   }
@@ -241,7 +241,7 @@ absl::StatusOr<TrainConfig> ParseTrainConfig(absl::string_view text) {
   }
   RETURN_IF_ERROR(error);
   config.data.context = config.model.context;
-  config.text = document.dump();
+  config.text = JsonText(document);
   return config;
 }
 

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -19,6 +18,7 @@
 #include "runtime/base/flags.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/json/json_text.h"
 #include "runtime/trainer/config.h"
 #include "runtime/trainer/trainer.h"
 #include "runtime/worker/gloo_communicator.h"
@@ -80,7 +80,7 @@ void Tell(const absl::Status& status) {
     extra["rank"] = absent;
   }
   const nlohmann::json error = {{"message", {{"message", message}, {"extraInfo", extra}}}};
-  const std::string text = error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = JsonText(error);
   if (absl::Status written = WriteFileAtomically(path, text); !written.ok()) {
     std::fprintf(stderr, "train-worker: %s\n", std::string(written.message()).c_str());
   }

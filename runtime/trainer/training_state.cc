@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -95,16 +95,16 @@ std::string FormatProgress(const Progress& progress) {
                 // Every stream is a pure function of seed, purpose and counter, so the seed and the
                 // step are the whole state of the random numbers.
                 {"random", {{"algorithm", "philox4x32-10"}, {"seed", progress.seed}}},
-                {"config", json::parse(progress.config, nullptr, /*allow_exceptions=*/false)}};
+                {"config", ParseJson(progress.config)}};
   if (!progress.bucket_plan.empty()) {
-    state["bucket_plan"] = json::parse(progress.bucket_plan, nullptr, /*allow_exceptions=*/false);
+    state["bucket_plan"] = ParseJson(progress.bucket_plan);
   }
-  return state.dump();
+  return JsonText(state);
 }
 
 absl::StatusOr<Progress> ParseProgress(absl::string_view text, uint64_t seed,
                                        int64_t data_samples) {
-  const json state = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const json state = ParseJson(text);
   const auto samples = state.is_object() ? state.find("samples") : state.end();
   Progress progress;
   progress.position.pass = NumberAt(state, "sampler", "pass");
@@ -129,7 +129,7 @@ absl::StatusOr<Progress> ParseProgress(absl::string_view text, uint64_t seed,
                                                       kRemedy, " or the same seed"));
   }
   if (const auto plan = state.find("bucket_plan"); plan != state.end()) {
-    progress.bucket_plan = plan->dump();
+    progress.bucket_plan = JsonText(*plan);
   }
   return progress;
 }
@@ -141,8 +141,8 @@ absl::StatusOr<std::string> ReadPlanFile(const std::string& path) {
                         absl::StrCat("read the bucket plan: ", text.status().message()));
   }
   if (const absl::StatusOr<Manifest> manifest = ParseManifest(*text); manifest.ok()) {
-    const json state = json::parse(manifest->state, nullptr, /*allow_exceptions=*/false);
-    if (const auto plan = state.find("bucket_plan"); plan != state.end()) return plan->dump();
+    const json state = ParseJson(manifest->state);
+    if (const auto plan = state.find("bucket_plan"); plan != state.end()) return JsonText(*plan);
     return absl::InvalidArgumentError(absl::StrCat(path, ": this checkpoint has no bucket plan"));
   }
   return text;

@@ -1,11 +1,11 @@
 #include "runtime/worker/bucket_plan.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -54,7 +54,7 @@ absl::Status ReadBuckets(const nlohmann::json& json, int parameters, BucketPlan*
     std::vector<int>& out = plan->buckets.emplace_back();
     for (const nlohmann::json& item : bucket) {
       if (!item.is_number_unsigned() || item.get<uint64_t>() >= seen.size()) {
-        return NotAPlan(absl::StrCat("a bucket holds ", item.dump(), " but the model has ",
+        return NotAPlan(absl::StrCat("a bucket holds ", JsonText(item), " but the model has ",
                                      parameters, " parameters"));
       }
       const size_t p = item.get<size_t>();
@@ -134,12 +134,11 @@ std::string PlanToJson(const BucketPlan& plan) {
                                {"final", plan.final},
                                {"buckets", plan.buckets},
                                {"reason", plan.reason}};
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return JsonText(json);
 }
 
 absl::StatusOr<BucketPlan> PlanFromJson(absl::string_view text, int parameters) {
-  const nlohmann::json json =
-      nlohmann::json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = ParseJson(text);
   if (!json.is_object()) return NotAPlan("it is no JSON object");
   ASSIGN_OR_RETURN(const double version, Number(json, "version"));
   if (version != kPlanVersion) {

@@ -86,6 +86,16 @@ function(trainctl_test name tier)
   endforeach()
 endfunction()
 
+# trainctl_test_library(NAME SOURCES … DEPS …): what several test programs share.
+function(trainctl_test_library name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(${name} STATIC ${A_SOURCES})
+  target_link_libraries(${name} PUBLIC trainctl_options ${A_DEPS} GTest::gmock GTest::gtest)
+  target_compile_definitions(${name} PRIVATE TRAINCTL_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
+  target_compile_options(${name} PRIVATE ${TRAINCTL_TEST_OPTIONS})
+  trainctl_use_precompiled(${name} test)
+endfunction()
+
 # trainctl_script_test(NAME tier SCRIPT file [ARGS …]): a test that is a Python program; exit
 # status 77 means skipped, with the reason on its last line.
 function(trainctl_script_test name tier)

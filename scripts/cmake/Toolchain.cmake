@@ -10,6 +10,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   target_compile_options(trainctl_options INTERFACE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:
     -Wno-array-bounds -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread>)
 endif()
+# The compiler spends an eighth of its time collecting garbage that fits into memory anyway: with all of it
+# kept, the largest source takes 0.9 GB instead of 0.75.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  target_compile_options(trainctl_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1000000>")
+endif()
 # One kind of code everywhere, so that one precompiled header fits: there is no shared library of ours.
 target_compile_options(trainctl_options INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-fPIE>)
 if(TRAINCTL_WERROR)

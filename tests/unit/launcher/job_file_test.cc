@@ -4,9 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
+#include "runtime/json/json_text.h"
 #include "tests/unit/scratch.h"
 
 namespace trainctl {
@@ -56,7 +55,7 @@ TEST(JobFile, IsReadWhole) {
   EXPECT_EQ(job.restart_window->restarts, 10);
   EXPECT_TRUE(job.preemptible);
   EXPECT_THAT(job.env, ElementsAre(std::make_pair("OMP_NUM_THREADS", "1")));
-  const nlohmann::json train = nlohmann::json::parse(job.train);
+  const nlohmann::json train = ParseJson(job.train);
   EXPECT_EQ(train["model"]["hidden"], nlohmann::json({512, 256}));
   EXPECT_EQ(train["optimizer"]["lr"], 1e-3);
   EXPECT_EQ(train["optimizer"]["schedule"]["decay"], "cosine");

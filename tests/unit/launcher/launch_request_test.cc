@@ -6,8 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json/json_text.h"
 #include "tests/unit/scratch.h"
 
 namespace trainctl {
@@ -69,7 +68,7 @@ TEST(LaunchRequest, WritesTheTrainersConfiguration) {
                                                 "/state/jobs/mnist-abc234/train.json"));
   EXPECT_EQ(request.spec.max_restarts, 3);
   EXPECT_EQ(request.spec.checkpoint_folder, "/work dir/ckpt");
-  const nlohmann::json config = nlohmann::json::parse(request.train_config);
+  const nlohmann::json config = ParseJson(request.train_config);
   EXPECT_EQ(config["steps"], 5);
   EXPECT_EQ(config["checkpoint"]["dir"], "/work dir/ckpt");
   EXPECT_EQ(config["checkpoint"]["every_steps"], 7);
@@ -93,7 +92,7 @@ TEST(LaunchRequest, LetsFlagsOverrideTheFile) {
   EXPECT_EQ(request.spec.max_restarts, 1);
   EXPECT_EQ(request.spec.name, "mine");
   EXPECT_THAT(request.spec.env, ElementsAre("PATH=/usr/bin:/bin", "HOME=/elsewhere"));
-  const nlohmann::json config = nlohmann::json::parse(request.train_config);
+  const nlohmann::json config = ParseJson(request.train_config);
   EXPECT_EQ(config["checkpoint"]["dir"], "/abs");
   EXPECT_EQ(config["checkpoint"]["every_steps"], 9);
   EXPECT_EQ(config["plan_in"], "/work dir/plan.json");

@@ -1,11 +1,11 @@
 #include "launcher/report_page.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "gmock/gmock.h"
 #include "launcher/chart.h"
 #include "launcher/progress_series.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -58,7 +58,7 @@ TEST(ReportPage, AReportOfAnotherVersionIsShownAsFarAsItGoes) {
 }
 
 TEST(ReportTimeline, HasABarForEachEpochAndEachStageOfARecovery) {
-  const auto trace = nlohmann::json::parse(*ReportTimeline(kReport));
+  const auto trace = ParseJson(*ReportTimeline(kReport));
   std::map<std::string, std::pair<double, double>> bars;
   int counters = 0;
   for (const auto& event : trace["traceEvents"]) {

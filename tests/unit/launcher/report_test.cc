@@ -1,9 +1,8 @@
 #include "launcher/report.h"
 
-#include <nlohmann/json.hpp>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -79,7 +78,7 @@ Report TwoEpochs() {
 }
 
 TEST(Report, ShowsWhereTheTimeOfARecoveryWent) {
-  const auto json = nlohmann::json::parse(TwoEpochs().Json(Wall(20)));
+  const auto json = ParseJson(TwoEpochs().Json(Wall(20)));
   const auto& recovery = json["recovery"].at(0);
   EXPECT_DOUBLE_EQ(recovery["detect_ms"], 2);
   EXPECT_DOUBLE_EQ(recovery["stop_ms"], 10);
@@ -94,7 +93,7 @@ TEST(Report, ShowsWhereTheTimeOfARecoveryWent) {
 }
 
 TEST(Report, NamesTheFirstFailureWithItsSignalAndLastWords) {
-  const auto json = nlohmann::json::parse(TwoEpochs().Json(Wall(20)));
+  const auto json = ParseJson(TwoEpochs().Json(Wall(20)));
   const auto& failure = json["first_failure"];
   EXPECT_EQ(failure["rank"], 1);
   EXPECT_EQ(failure["signal"], 9);
@@ -106,7 +105,7 @@ TEST(Report, NamesTheFirstFailureWithItsSignalAndLastWords) {
 }
 
 TEST(Report, CountsStepsThatAreDoneAgainAsLost) {
-  const auto json = nlohmann::json::parse(TwoEpochs().Json(Wall(20)));
+  const auto json = ParseJson(TwoEpochs().Json(Wall(20)));
   const auto& goodput = json["goodput"];
   EXPECT_DOUBLE_EQ(goodput["seconds_total"], 20);
   // 40 of 100 steps, done in 10 s, were done again.
@@ -127,7 +126,7 @@ TEST(Report, KeepsWhatTheJournalHoldsAndLeavesOutWhatOnlyTheDeadCoordinatorSaw) 
   report.Take(Formed(0, 0, Step(-1)), kNever);
   report.Take(Condemned(10, Instant{5}, Step(100)), kNever);
   report.Take(Formed(1, 10.5, Step(60)), kNever);
-  const auto json = nlohmann::json::parse(report.Json(Wall(20)));
+  const auto json = ParseJson(report.Json(Wall(20)));
   EXPECT_EQ(json["recovery"].at(0)["steps_lost"], 40);
   EXPECT_TRUE(json["recovery"].at(0)["detect_ms"].is_null());
   EXPECT_EQ(json["first_failure"]["rank"], 1);
@@ -169,9 +168,7 @@ TEST(Report, ARunThatIsReadOnceHasARateAndTheTimeAfterItsLastStepIsNoneOfIt) {
   report.Take(Formed(0, 0, Step(-1)), Instant{1});
   const Instant first_step = Instant{1} + seconds(1);
   report.Progress(At(0, 11, 8, 704), first_step, first_step + seconds(2));
-  const auto rate = [&] {
-    return nlohmann::json::parse(report.Json(Wall(9)))["samples_per_second"];
-  };
+  const auto rate = [&] { return ParseJson(report.Json(Wall(9)))["samples_per_second"]; };
   EXPECT_DOUBLE_EQ(rate(), 320);  // ten steps of 64 in 2 s
   report.Progress(At(0, 11, 8, 704), first_step, first_step + seconds(9));
   EXPECT_DOUBLE_EQ(rate(), 320);
@@ -187,7 +184,7 @@ TEST(Report, ARunThatFoundAllStepsDoneTellsNoLossAndNoRate) {
   finished.wall_ns = Wall(1);
   report.Take(finished, Instant{3});
   EXPECT_THAT(report.Summary(), HasSubstr("  steps:      60\n"));
-  EXPECT_TRUE(nlohmann::json::parse(report.Json(Wall(1)))["final_loss"].is_null());
+  EXPECT_TRUE(ParseJson(report.Json(Wall(1)))["final_loss"].is_null());
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -59,7 +59,7 @@ Topology Everything() {
 
 TEST(TopologyText, JsonAndYamlAreReadBackAsTheyWereWritten) {
   const nlohmann::ordered_json document = TopologyDocument(Everything());
-  for (const std::string& text : {document.dump(), document.dump(2), YamlText(document)}) {
+  for (const std::string& text : {JsonText(document), JsonText(document, 2), YamlText(document)}) {
     const absl::StatusOr<Topology> read = ParseAnyTopology(text, "t");
     ASSERT_TRUE(read.ok()) << read.status() << "\n" << text;
     EXPECT_EQ(TopologyDocument(*read), document) << text;
@@ -68,7 +68,7 @@ TEST(TopologyText, JsonAndYamlAreReadBackAsTheyWereWritten) {
 
 TEST(TopologyText, AnEmptyNodeIsReadBack) {
   const nlohmann::ordered_json document = TopologyDocument(Topology());
-  for (const std::string& text : {document.dump(), YamlText(document)}) {
+  for (const std::string& text : {JsonText(document), YamlText(document)}) {
     const absl::StatusOr<Topology> read = ParseTopology(text, "t");
     ASSERT_TRUE(read.ok()) << read.status() << "\n" << text;
     EXPECT_EQ(TopologyDocument(*read), document);

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "runtime/base/file.h"
+#include "runtime/json/json_text.h"
 #include "runtime/topology/topology_text.h"
 
 namespace trainctl {
@@ -125,7 +125,7 @@ TEST(TransportPlan, NothingAtAllIsANodeOfCpus) {
   const TransportPlan plan = PlanOf(Topology());
   EXPECT_EQ(plan.within.transport, Transport::kCpu);
   EXPECT_TRUE(plan.settings.empty());
-  EXPECT_FALSE(PlanDocument(plan).dump().empty());
+  EXPECT_FALSE(JsonText(PlanDocument(plan)).empty());
 }
 
 // Files of real machines are not part of this tree; a folder of them can be given.

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -156,7 +156,7 @@ TEST(WorkerEnv, NamesTheCheckpointToStartFrom) {
 
 TEST(WorkerEnv, TensorFlowSeesEveryWorkerAndItself) {
   const StartWorkers start = PlanWorkers(EnvSpec(), TwoNodes(), "n2", 8);
-  const auto config = nlohmann::json::parse(ValueIn(start.workers[0].env, "TF_CONFIG"));
+  const auto config = ParseJson(ValueIn(start.workers[0].env, "TF_CONFIG"));
   EXPECT_EQ(config["task"]["index"], 2);
   EXPECT_EQ(config["task"]["type"], "worker");
   EXPECT_EQ(config["cluster"]["worker"], nlohmann::json({"10.0.0.1:29500", "10.0.0.1:29501",

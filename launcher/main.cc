@@ -1,0 +1,3 @@
+#include "launcher/coordinator_main.h"
+
+int main(int argc, char** argv) { return trainctl::CoordinatorMain(argc, argv); }
