@@ -24,6 +24,10 @@ namespace {
 constexpr Duration kQuickDeath = seconds(10);
 constexpr Duration kFirstPause = milliseconds(10);
 constexpr Duration kLongestPause = seconds(1);  // leases are asked for meanwhile
+// A coordinator that a daemon started just before it was killed holds the journal and does not
+// listen yet.
+constexpr Duration kOtherPause = milliseconds(100);
+constexpr Duration kOtherPatience = seconds(20);
 
 }  // namespace
 
@@ -78,6 +82,7 @@ bool CoordinatorProcess::Adopt() {
   Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
   if (!pidfd.valid()) return false;
   ours_ = false;
+  locked_out_ = kNever;
   WatchProcess(std::move(pidfd));
   return true;
 }
@@ -124,9 +129,23 @@ void CoordinatorProcess::WatchProcess(Fd pidfd) {
 void CoordinatorProcess::ReadyReadable() {
   const absl::Status status = ReadReady(ready_.get());
   StopWatchingReady();
-  if (status.ok()) return callbacks_.on_listening();
+  if (status.ok()) {
+    locked_out_ = kNever;
+    return callbacks_.on_listening();
+  }
   // UNAVAILABLE: it died without a word, which Died handles.
   if (!absl::IsUnavailable(status)) refused_ = status;
+}
+
+// Whether there is still time for the one that holds the journal to listen, or to end.
+bool CoordinatorProcess::AwaitOther() {
+  if (locked_out_ == kNever) {
+    locked_out_ = Now();
+    LogInfo("job ", job_id_, " has a coordinator that does not listen yet; waiting for it");
+  }
+  if (Now() - locked_out_ > kOtherPatience) return false;
+  retry_ = loop_->After(kOtherPause, [this] { Begin(); });
+  return true;
 }
 
 void CoordinatorProcess::Died() {
@@ -141,6 +160,7 @@ void CoordinatorProcess::Died() {
                                 : ::access(socket_.c_str(), F_OK) < 0;
   if (killed_) ::unlink(socket_.c_str());
   if (ended_well || killed_) return callbacks_.on_over();
+  if (absl::IsAlreadyExists(refused_) && AwaitOther()) return;
   if (!refused_.ok()) return callbacks_.on_failed(refused_);
   const std::string death = !known ? "ended"
                             : info.si_code == CLD_EXITED

@@ -46,6 +46,7 @@ class CoordinatorProcess {
   void WatchProcess(Fd pidfd);
   void ReadyReadable();
   void Died();
+  bool AwaitOther();
   void StopWatchingReady();
 
   Loop* loop_;
@@ -62,6 +63,7 @@ class CoordinatorProcess {
   bool hung_ = false;
   absl::Status refused_;  // what it said when it could not start
   Instant started_;
+  Instant locked_out_ = kNever;  // since when another one has the journal
   int quick_deaths_ = 0;
   Loop::TimerId retry_{};
 };

@@ -13,6 +13,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,6 +98,15 @@ def disturb(machines, chance):
     return what
 
 
+def keep(folder, place):
+    """What explains a run that went wrong: the logs of launch, daemons and coordinator."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    for path in [*folder.glob("*.log"), *folder.glob("state/trainctl/jobs/*/coordinator.log")]:
+        shutil.copy(path, place / path.name)
+    print(f"logs are kept in {place}", flush=True)
+
+
 def digest_of(text):
     found = re.findall(r"parameters (xxh3-128:[0-9a-f]{32})", text)
     return found[-1] if found else None
@@ -141,7 +151,10 @@ def run_jobs(folder, args):
                   f"{front_end.poll()}, faults so far {faults}", flush=True)
             if not as_expected:
                 print(text[-3000:])
-                (folder.parent / "fault_run.log").write_text(text)
+                for index, process in enumerate(machines.processes):
+                    if process.poll() is not None:
+                        print(f"daemon {index} has ended by itself: {process.poll()}")
+                keep(folder, folder.parent / "fault_run")
                 wb.end(front_end)
                 break
     finally:

@@ -1,14 +1,18 @@
 // Any process may be killed at any instruction.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <csignal>
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "gmock/gmock.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/file.h"
 #include "runtime/local/cgroup.h"
 #include "tests/process/control/control_fixture.h"
@@ -84,6 +88,33 @@ TEST_F(ControlDeath, ACoordinatorIsStartedAgainHoweverOftenItIsKilled) {
   ASSERT_TRUE(ended.has_value()) << front.end_status();
   EXPECT_EQ(front.Output(0), "epoch 0\nlast\n");
   EXPECT_TRUE(AwaitDaemonEnd());
+}
+
+TEST_F(ControlDeath, ADaemonWaitsForTheCoordinatorThatTheLastOneStarted) {
+  ASSERT_TRUE(StartDaemon({}).ok());
+  const StartedJob job = Submit(Spec(kWorker));
+  const pid_t first = Worker(0, 0);
+  KillDaemon();
+  ASSERT_EQ(::kill(ProcessOf("train-coordinator"), SIGKILL), 0);
+  // What one that has just been started holds before it listens.
+  Fd journal;
+  WaitUntil(
+      [&] {
+        journal = Fd(::open(absl::StrCat(job.job_folder, "/journal").c_str(), O_RDWR | O_CLOEXEC));
+        return ::flock(journal.get(), LOCK_EX | LOCK_NB) == 0;
+      },
+      "the journal");
+  ASSERT_TRUE(StartDaemon({}).ok());
+  const std::string log = absl::StrCat(job.job_folder, "/coordinator.log");
+  WaitUntil([&] { return absl::StrContains(ReadFile(log).value_or(""), "is alive"); }, log);
+  journal.Close();
+  FrontEnd front(job.job_socket, {.output = true, .owner = true});
+  front.Await([](FrontEnd& f) { return f.State().view.term == Term(2); }, "the second term");
+  EXPECT_TRUE(Alive(first));
+  Go();
+  const auto ended = front.AwaitEnd();
+  ASSERT_TRUE(ended.has_value()) << front.end_status();
+  EXPECT_EQ(front.Output(0), "epoch 0\nlast\n");
 }
 
 TEST_F(ControlDeath, ACoordinatorThatHangsIsReplacedBeforeTheLeaseEnds) {
