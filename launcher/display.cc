@@ -57,7 +57,8 @@ void Display::Show(const JobUpdate& update, Instant now) {
   } else if (const auto* progress = std::get_if<ProgressSeen>(&update)) {
     ShowProgress(*progress, now);
   } else if (const auto* note = std::get_if<NoteSeen>(&update)) {
-    WriteMessage(absl::StrCat("rank ", note->rank, ": ", note->text), Announce::Level::kInfo);
+    const std::string who = note->rank < 0 ? "" : absl::StrCat("rank ", note->rank, ": ");
+    WriteMessage(absl::StrCat(who, note->text), Announce::Level::kInfo);
   } else if (const auto* end = std::get_if<JobEnded>(&update)) {
     ShowEnd(*end);
   }

@@ -292,7 +292,8 @@ void Driver::OnMessage(const std::string& node, Incarnation incarnation,
   if (message.has_note()) {
     v1::JobUpdate update;
     *update.mutable_note() = message.note();
-    LogInfo("rank ", message.note().rank(), ": ", message.note().text());
+    const int rank = message.note().rank();
+    LogInfo(rank < 0 ? "" : absl::StrCat("rank ", rank, ": "), message.note().text());
     return watchers_.Tell(update);
   }
   std::optional<Event> event = EventFrom(node, incarnation, message);

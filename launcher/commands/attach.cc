@@ -12,6 +12,7 @@
 #include "launcher/job_client.h"
 #include "launcher/job_lookup.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/file.h"
 
 namespace trainctl {
 namespace {
@@ -22,6 +23,10 @@ constexpr Duration kLookEvery = seconds(6);
 constexpr Duration kSilence = seconds(5);
 // Longer than the daemon needs to replace a coordinator that hangs, with the default lease.
 constexpr Duration kStopPatience = seconds(20);
+// A service manager, or whoever restarts a daemon, needs no longer to start the next one; with the
+// default lease a private one comes early enough then.
+constexpr Duration kNextDaemonPatience = seconds(1);
+constexpr Duration kNextDaemonPause = milliseconds(100);
 
 bool IsIgnored(int signo) {
   struct sigaction action {};
@@ -46,6 +51,7 @@ int Attachment::Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon,
   job_socket_ = job.job_socket;
   daemon_ = std::move(daemon);
   WatchDaemon();
+  WatchOtherDaemon();
   loop_.After(kLookEvery, [this] { LookForTheEnd(); });
   loop_.After(kSilence, [this] {
     if (heard_) return;
@@ -156,7 +162,6 @@ void Attachment::RestartDaemon() {
   loop_.Unwatch(daemon_->child.pidfd.get());
   int how = 0;
   waitpid(daemon_->child.pid, &how, 0);
-  const std::string log_file = daemon_->log_file;
   daemon_.reset();
   // It ends by itself, with 0, only when its job is over.
   const bool died = !WIFEXITED(how) || WEXITSTATUS(how) != 0;
@@ -165,20 +170,47 @@ void Attachment::RestartDaemon() {
   }
   daemon_deaths_ = Now() - daemon_started_ < kQuickDaemonDeath ? daemon_deaths_ + 1 : 1;
   if (daemon_deaths_ > kMostDaemonDeaths) {
-    display_.Say(absl::StrCat("the job's daemon dies again and again; its log is ", log_file),
+    display_.Say(absl::StrCat("the job's daemon dies again and again; its log is ", LogOfDaemon()),
                  Announce::Level::kError);
     return;
   }
-  absl::StatusOr<PrivateDaemon> started = StartPrivateDaemon(log_file, job_id_);
+  ReplaceDaemon("the job's daemon died; started it again");
+}
+
+std::string Attachment::LogOfDaemon() const { return JoinPath(job_folder_, "traind.log"); }
+
+void Attachment::ReplaceDaemon(absl::string_view done) {
+  absl::StatusOr<PrivateDaemon> started = StartPrivateDaemon(LogOfDaemon(), job_id_);
   if (!started.ok()) {
     display_.Say(absl::StrCat("the job's daemon died and cannot be started again: ",
                               started.status().message()),
                  Announce::Level::kError);
     return;
   }
-  display_.Say("the job's daemon died; started it again", Announce::Level::kWarning);
+  display_.Say(done, Announce::Level::kWarning);
   daemon_ = *std::move(started);
   WatchDaemon();
+}
+
+void Attachment::WatchOtherDaemon() {
+  if (daemon_.has_value()) return;
+  absl::StatusOr<OtherDaemon> daemon = DaemonOf(job_folder_);
+  if (!daemon.ok()) return;
+  other_daemon_ = std::move(daemon->process);
+  loop_.Watch(other_daemon_.get(), EPOLLIN, [this](uint32_t) {
+    loop_.Unwatch(other_daemon_.get());
+    other_daemon_.Close();
+    AwaitOtherDaemon(Now() + kNextDaemonPatience);
+  });
+}
+
+void Attachment::AwaitOtherDaemon(Instant give_up) {
+  if (ended_.has_value()) return;
+  if (DaemonOf(job_folder_).ok()) return WatchOtherDaemon();
+  if (Now() >= give_up) {
+    return ReplaceDaemon("the job's daemon ended and no other came; started a private one");
+  }
+  loop_.After(kNextDaemonPause, [this, give_up] { AwaitOtherDaemon(give_up); });
 }
 
 std::optional<JobEnded> Attachment::EndInReport() const {

@@ -22,8 +22,8 @@ class Attachment {
   // the process began, as nohup does) stop it, a second one at once, a third one leaves it behind;
   // a closed stdout stops it, too. A job that was submitted, or `came_back` to and that has not
   // answered yet, is left by the first one and goes on. A private daemon that dies is started
-  // again. Returns the job's exit status, or 128+N after signal N; 75 of a preempted job counts
-  // more.
+  // again; for another one that dies, and that nobody starts again, a private one takes the job.
+  // Returns the job's exit status, or 128+N after signal N; 75 of a preempted job counts more.
   int Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon, bool came_back = false);
   // After Stay: as in JobEnded.
   std::vector<int> worker_statuses() const {
@@ -38,6 +38,10 @@ class Attachment {
   void OnEnd(const absl::Status& status);
   void WatchDaemon();
   void RestartDaemon();
+  void ReplaceDaemon(absl::string_view done);
+  std::string LogOfDaemon() const;
+  void WatchOtherDaemon();
+  void AwaitOtherDaemon(Instant give_up);
   std::optional<JobEnded> EndInReport() const;
   void LookForTheEnd();
 
@@ -48,6 +52,7 @@ class Attachment {
   std::string job_folder_;
   std::string job_socket_;
   std::optional<PrivateDaemon> daemon_;
+  Fd other_daemon_;        // pidfd of the one that the job belongs to, unless it is daemon_
   int daemon_deaths_ = 0;  // in a row, each soon after its start
   Instant daemon_started_{};
   bool heard_ = false;   // of the coordinator

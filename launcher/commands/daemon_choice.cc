@@ -2,16 +2,21 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/errno_status.h"
 #include "runtime/base/file.h"
 #include "runtime/base/places.h"
 #include "runtime/base/status.h"
@@ -62,6 +67,25 @@ absl::StatusOr<PrivateDaemon> StartPrivateDaemon(const std::string& log_file,
   options.log_file = log_file;
   ASSIGN_OR_RETURN(daemon.child, StartProgram(argv, options));
   daemon.ready = std::move(pipe.read);
+  return daemon;
+}
+
+absl::StatusOr<OtherDaemon> DaemonOf(const std::string& job_folder) {
+  OtherDaemon daemon;
+  std::error_code error;
+  daemon.socket = std::filesystem::read_symlink(JoinPath(job_folder, "daemon"), error).string();
+  if (error) return absl::NotFoundError(absl::StrCat(job_folder, " names no daemon"));
+  absl::StatusOr<Fd> connection = ConnectUnix(daemon.socket);
+  if (!connection.ok()) return absl::NotFoundError(connection.status().message());
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  getsockopt(connection->get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  if (peer.uid != geteuid()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the daemon at ", daemon.socket, " is one of user ", peer.uid));
+  }
+  daemon.process = Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+  if (!daemon.process.valid()) return ErrnoStatus(errno, "watch the daemon");
   return daemon;
 }
 

@@ -35,6 +35,14 @@ absl::StatusOr<std::optional<std::string>> FindDaemon(const std::optional<std::s
 // job's coordinator and workers instead of waiting for a submission; empty: none.
 absl::StatusOr<PrivateDaemon> StartPrivateDaemon(const std::string& log_file,
                                                  const std::string& adopt);
+// The daemon that a job belongs to, if it is one of this user's: its process, and where it listens.
+// Nobody watches over it but a service manager, if it has one. NOT_FOUND: the job has none that
+// lives; PERMISSION_DENIED: it is another user's.
+struct OtherDaemon {
+  std::string socket;
+  Fd process;  // pidfd
+};
+absl::StatusOr<OtherDaemon> DaemonOf(const std::string& job_folder);
 // Waits until it listens. UNAVAILABLE quotes its log if it died.
 absl::Status AwaitDaemon(const PrivateDaemon& daemon);
 // For one that got no job: ends it and waits until it is gone.

@@ -91,6 +91,10 @@ struct Layout {
   template <typename A>
   static void Visit(A&, Is<Release> auto&) {}
   template <typename A>
+  static void Visit(A&, Is<Ping> auto&) {}
+  template <typename A>
+  static void Visit(A&, Is<Pong> auto&) {}
+  template <typename A>
   static void Visit(A& a, Is<ExchangeDone> auto& v) {
     Fields(a, v.epoch, v.name, v.error);
     VisitAll(a, v.values);
@@ -202,12 +206,14 @@ std::optional<Frame> DecodePayload(size_t type, Reader& reader) {
 
 std::string Encode(const Frame& frame) {
   Writer writer;
+  uint32_t size = 0;
+  writer.Field(size);  // known once the rest is written
   writer.Field(static_cast<uint16_t>(frame.index()));
   std::visit([&writer](const auto& value) { Layout::Visit(writer, value); }, frame);
-  const std::string body = writer.Take();
-  const uint32_t size = static_cast<uint32_t>(body.size());
-  std::string out(reinterpret_cast<const char*>(&size), sizeof(size));
-  return out + body;
+  std::string out = writer.Take();
+  size = static_cast<uint32_t>(out.size() - sizeof(size));
+  std::memcpy(out.data(), &size, sizeof(size));
+  return out;
 }
 
 absl::StatusOr<std::optional<Frame>> Decoder::Next() {

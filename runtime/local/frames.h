@@ -105,6 +105,7 @@ struct DiagnoseWorkers {
   int64_t epoch = 0;
 };
 struct Release {};  // kill what is left, then quit
+struct Pong {};     // answer to Ping, by the daemon's loop itself
 
 // ---- daemon -> supervisor -> worker
 struct ExchangeDone {  // answer to Exchange
@@ -151,7 +152,7 @@ struct Metric {  // last value by name goes into the report
 };
 struct Note {  // one line for the user, shown once by the front end
   int64_t epoch = 0;
-  int32_t rank = 0;
+  int32_t rank = 0;  // -1: it is about the node
   std::string text;
 };
 
@@ -244,13 +245,14 @@ struct Progress {  // from the page, when it changed, at most 5 times a second
 struct LeaseRequest {
   uint64_t request_id = 0;
 };
+struct Ping {};  // sent when nothing has come for long
 
 using Frame =
     std::variant<Hello, StartEpoch, StopEpoch, LeaseAnswer, PageRequest, SignalWorkers, OutputFrom,
                  Release, ExchangeDone, CommitGranted, Exchange, ShardPrepared, CheckpointPublished,
                  CheckpointRejected, Metric, Note, ShimState, EpochStarted, WorkerExited, EpochGone,
                  Output, Progress, LeaseRequest, Unkillable, DiagnoseWorkers, HangSuspected,
-                 WorkersDiagnosed>;
+                 WorkersDiagnosed, Ping, Pong>;
 
 // The bytes of one frame, length included.
 std::string Encode(const Frame& frame);

@@ -189,6 +189,7 @@ void JobRunner::OnShimFrame(frame::Frame frame) {
     JoinIfReady();
     return TellIfListening();
   }
+  if (std::holds_alternative<frame::Ping>(frame)) return shim_.Send(frame::Pong{});
   state_.Apply(frame);
   if (const auto* request = std::get_if<frame::LeaseRequest>(&frame)) {
     lease_request_ = request->request_id;

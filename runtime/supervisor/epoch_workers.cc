@@ -336,7 +336,9 @@ void EpochWorkers::Report(Worker& worker) {
   }
   // Without waiting: somebody else may hold the pipe open, and others wait for this record.
   for (OutputStream* stream : {worker.out, worker.err}) {
-    if (stream != nullptr) stream->Drain(kLastDrainBytes);
+    if (stream == nullptr) continue;
+    stream->Drain(kLastDrainBytes);
+    forwarder_.Moved(*stream);
   }
   frame::WorkerExited record{start_.epoch, worker.launch.rank, worker.exit, worker.exit_ns, {}, {}};
   if (worker.err != nullptr) record.output_tail = worker.err->Tail(kTailLines);
@@ -352,6 +354,7 @@ void EpochWorkers::DrainStream(OutputStream& stream) {
   if (!stream.Drain(kDrainBytes)) CloseStream(stream);
   const absl::Status failure = stream.TakeFirstFailure();
   if (!failure.ok()) NoteLostOutput(stream.rank(), failure);
+  forwarder_.Moved(stream);
   callbacks_.on_output();
 }
 
@@ -369,6 +372,7 @@ void EpochWorkers::CloseStream(OutputStream& stream) {
 void EpochWorkers::FinishStream(OutputStream& stream) {
   if (stream.pipe() >= 0) stream.Drain(kLastDrainBytes);
   CloseStream(stream);
+  forwarder_.Moved(stream);
   if (stream.dropped() > 0) {
     LogWarning("rank ", stream.rank(), ": ", stream.dropped(), " bytes of output dropped");
   }

@@ -52,8 +52,16 @@ void Forwarder::CountEarlierLogs(const std::vector<int32_t>& ranks) {
 }
 
 OutputStream* Forwarder::Add(std::unique_ptr<OutputStream> stream) {
-  const Key key{stream->epoch(), stream->rank(), stream->stream()};
+  const Key key = KeyOf(*stream);
   return (streams_[key] = std::move(stream)).get();
+}
+
+Forwarder::Key Forwarder::KeyOf(const OutputStream& stream) {
+  return {stream.epoch(), stream.rank(), stream.stream()};
+}
+
+void Forwarder::Moved(const OutputStream& stream) {
+  if (stream.HasNext()) ready_.insert(KeyOf(stream));
 }
 
 void Forwarder::EndStart() {
@@ -77,30 +85,30 @@ void Forwarder::Request(const frame::OutputFrom& from) {
         std::make_unique<OutputStream>(from.epoch, from.rank, from.stream,
                                        LogPath(log_folder_, from.epoch, from.rank, from.stream));
   }
-  streams_[key]->Request(from.offset, from.limit);
+  OutputStream& stream = *streams_[key];
+  stream.Request(from.offset, from.limit);
+  Moved(stream);
 }
 
 void Forwarder::ForgetRequests() {
   early_.clear();
+  ready_.clear();
   for (auto& [key, stream] : streams_) stream->Request(0, 0);
 }
 
 bool Forwarder::Pump(const std::function<bool()>& wants_more,
                      const std::function<void(const frame::Output&)>& give) {
-  size_t idle = 0;
-  auto it = streams_.upper_bound(turn_);
-  while (idle < streams_.size()) {
-    if (it == streams_.end()) it = streams_.begin();
-    OutputStream& stream = *it->second;
-    if (stream.HasNext()) {
-      if (!wants_more()) return false;
-      give(stream.Next(kFrameBytes));
-      turn_ = it->first;
-      idle = 0;
-    } else {
-      ++idle;
+  while (!ready_.empty()) {
+    auto it = ready_.upper_bound(turn_);
+    if (it == ready_.end()) it = ready_.begin();
+    const auto found = streams_.find(*it);
+    if (found == streams_.end() || !found->second->HasNext()) {
+      ready_.erase(it);
+      continue;
     }
-    ++it;
+    if (!wants_more()) return false;
+    give(found->second->Next(kFrameBytes));
+    turn_ = *it;
   }
   return true;
 }

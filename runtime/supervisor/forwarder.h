@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -32,7 +33,8 @@ class Forwarder {
   LogQuota& quota() { return quota_; }
   // A stream of the current epoch; it lives until the next one begins.
   OutputStream* Add(std::unique_ptr<OutputStream> stream);
-  void EndStart();  // every stream of the current epoch has been added
+  void Moved(const OutputStream& stream);  // it read something, or its pipe was closed
+  void EndStart();                         // every stream of the current epoch has been added
 
   // A request for a log of an epoch to come waits for it; one for a log that was never made is
   // answered with its end at 0.
@@ -46,6 +48,7 @@ class Forwarder {
 
  private:
   using Key = std::tuple<int64_t, int32_t, uint8_t>;  // epoch, rank, stream
+  static Key KeyOf(const OutputStream& stream);
 
   void CountEarlierLogs(const std::vector<int32_t>& ranks);
 
@@ -53,6 +56,7 @@ class Forwarder {
   int64_t epoch_ = -1;
   LogQuota quota_;  // of which streams_ know
   std::map<Key, std::unique_ptr<OutputStream>> streams_;
+  std::set<Key> ready_;                     // of streams_: has what was asked for
   std::map<Key, frame::OutputFrom> early_;  // asked for before the epoch began
   Key turn_{};                              // the stream that gave last
 };

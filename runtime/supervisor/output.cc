@@ -76,9 +76,7 @@ bool OutputStream::Drain(size_t budget) {
 }
 
 void OutputStream::Store(absl::string_view data) {
-  const absl::string_view last = data.substr(data.size() - std::min(data.size(), kTailBytes));
-  recent_.append(last.data(), last.size());
-  if (recent_.size() > 2 * kTailBytes) recent_.erase(0, recent_.size() - kTailBytes);
+  if (stream_ == kStderr) Remember(data);
   if (!log_.valid()) return Drop(data, 0);
   NoteTime();
   if (lost_ > 0 && !GoOnAfterLoss(&data)) return;
@@ -93,6 +91,15 @@ void OutputStream::Store(absl::string_view data) {
   }
   data.remove_prefix(Write(data));
   if (!data.empty()) Drop(data, errno);
+}
+
+void OutputStream::Remember(absl::string_view data) {
+  const absl::string_view last = data.substr(data.size() - std::min(data.size(), kTailBytes));
+  if (recent_.size() + last.size() > 2 * kTailBytes) {
+    const size_t kept = kTailBytes - last.size();
+    recent_.erase(0, recent_.size() - std::min(recent_.size(), kept));
+  }
+  recent_.append(last.data(), last.size());
 }
 
 // A line of which a part is missing would look like a line that was never printed.

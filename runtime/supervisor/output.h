@@ -54,13 +54,15 @@ class OutputStream {
   uint64_t bytes() const { return written_ + dropped_; }  // read from the pipe so far
   // Why bytes were dropped the first time; returned once, then OK.
   absl::Status TakeFirstFailure();
-  // The last lines, at most `lines` and kTailBytes, from memory: right even with a full disk.
+  // The last lines of stderr, at most `lines` and kTailBytes, from memory: right even with a full
+  // disk. Nobody is told those of stdout, and nothing is kept for it.
   std::string Tail(int lines) const;
 
   static constexpr size_t kTailBytes = 8192;
 
  private:
   void Store(absl::string_view data);
+  void Remember(absl::string_view data);
   bool GoOnAfterLoss(absl::string_view* data);
   size_t Write(absl::string_view data);          // fewer than all: errno says why
   void Drop(absl::string_view data, int error);  // error 0: the same as before

@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,7 +38,7 @@ bool SameProgress(const frame::Progress& a, const frame::Progress& b) {
 
 }  // namespace
 
-Supervisor::Supervisor(Kept kept) : kept_(std::move(kept)) {}
+Supervisor::Supervisor(Kept kept) : kept_(std::move(kept)), daemon_watch_(kept_.options.lease) {}
 
 int Supervisor::Run() {
   for (const int signo : {SIGTERM, SIGINT}) {
@@ -83,6 +84,10 @@ void Supervisor::Accept() {
 void Supervisor::AddPeer(Fd socket) {
   auto owned = std::make_unique<Peer>();
   Peer* peer = owned.get();
+  ucred process{};
+  socklen_t size = sizeof(process);
+  ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &process, &size);
+  peer->pid = process.pid;
   peer->connection = std::make_unique<Connection>(
       loop_, std::move(socket),
       Connection::Callbacks{[this, peer](frame::Frame f) { OnFrame(peer, std::move(f)); },
@@ -101,6 +106,8 @@ void Supervisor::DropPeer(Peer* peer, absl::string_view reason) {
   loop_.Post([this] { buried_.clear(); });
   if (peer != daemon_) return;
   daemon_ = nullptr;
+  daemon_watch_.Lost();
+  WatchDaemon();
   forwarder_.ForgetRequests();
   loop_.Cancel(progress_timer_);
   ArmAbandoned();
@@ -117,6 +124,8 @@ void Supervisor::OnFrame(Peer* peer, frame::Frame frame) {
       if (const auto* hello = std::get_if<frame::Hello>(&frame)) return OnHello(peer, *hello);
       break;
     case Role::kDaemon:
+      daemon_watch_.Heard(Now());
+      WatchDaemon();
       understood = OnDaemonFrame(frame);
       break;
     case Role::kWorker:
@@ -162,6 +171,9 @@ void Supervisor::WelcomeDaemon(Peer* peer) {
   if (daemon_ != nullptr) DropPeer(daemon_, "a newer daemon took its place");
   peer->role = Role::kDaemon;
   daemon_ = peer;
+  daemon_->process = Fd(static_cast<int>(::syscall(SYS_pidfd_open, peer->pid, 0)));
+  daemon_watch_.Connected(Now());
+  WatchDaemon();
   ordered_.reset();  // whoever wants it says so again
   loop_.Cancel(abandoned_timer_);
   SendToDaemon(State());
@@ -303,7 +315,12 @@ void Supervisor::AddNote(int32_t rank, std::string text) {
 void Supervisor::SendLeaseRequest() {
   loop_.Cancel(lease_timer_);
   if (!EpochIsLive()) return;
-  if (daemon_ != nullptr) SendToDaemon(frame::LeaseRequest{lease_.Request(Now())});
+  if (daemon_ != nullptr) {
+    const Instant now = Now();
+    SendToDaemon(frame::LeaseRequest{lease_.Request(now)});
+    daemon_watch_.RequestedLease(now);
+    WatchDaemon();
+  }
   lease_timer_ = loop_.After(kept_.options.lease / 3, [this] { SendLeaseRequest(); });
 }
 

@@ -16,6 +16,7 @@
 #include "runtime/local/cgroup.h"
 #include "runtime/local/connection.h"
 #include "runtime/local/frames.h"
+#include "runtime/supervisor/daemon_watch.h"
 #include "runtime/supervisor/epoch_workers.h"
 #include "runtime/supervisor/forwarder.h"
 #include "runtime/supervisor/hang_detector.h"
@@ -47,6 +48,8 @@ class Supervisor {
   enum class Role { kUnknown, kDaemon, kWorker };
   struct Peer {
     Role role = Role::kUnknown;
+    pid_t pid = 0;
+    Fd process;  // pidfd of a daemon
     int32_t rank = -1;
     int64_t incarnation = 0;
     std::unique_ptr<Connection> connection;
@@ -73,6 +76,9 @@ class Supervisor {
   void OnPageRequest(const frame::PageRequest& request);
   void OnExchangeDone(const frame::ExchangeDone& done);
   void OnCommitGranted(const frame::CommitGranted& granted);
+  void WatchDaemon();  // whenever daemon_watch_ was told something
+  void OnDaemonWatch();
+  void EndHangingDaemon();
 
   // Frames of a worker (supervisor_worker.cc).
   bool OnWorkerFrame(Peer* peer, frame::Frame& frame);
@@ -104,6 +110,7 @@ class Supervisor {
   std::map<Peer*, std::unique_ptr<Peer>> peers_;
   std::vector<std::unique_ptr<Peer>> buried_;  // destroyed once no callback of theirs runs
   Peer* daemon_ = nullptr;
+  DaemonWatch daemon_watch_;
   Forwarder forwarder_;
   std::unique_ptr<EpochWorkers> workers_;  // of the current epoch, kept after it is gone
   std::unique_ptr<HangDetector> hangs_;    // of workers_
@@ -125,6 +132,7 @@ class Supervisor {
   Loop::TimerId lease_timer_{};
   Loop::TimerId lease_end_timer_{};
   Loop::TimerId abandoned_timer_{};
+  Loop::TimerId daemon_timer_{};
 };
 
 }  // namespace trainctl

@@ -1,15 +1,28 @@
 // Frames of the daemon.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/errno_status.h"
+#include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/supervisor/supervisor.h"
 
 namespace trainctl {
+namespace {
+
+constexpr size_t kLongestName = 64;  // of a process, with room to spare
+
+}  // namespace
 
 bool Supervisor::OnDaemonFrame(frame::Frame& frame) {
   if (auto* start = std::get_if<frame::StartEpoch>(&frame)) {
@@ -35,6 +48,8 @@ bool Supervisor::OnDaemonFrame(frame::Frame& frame) {
     OnDiagnose(*diagnose);
   } else if (std::holds_alternative<frame::Release>(frame)) {
     Release("the job is over");
+  } else if (std::holds_alternative<frame::Pong>(frame)) {
+    // That it came is all it says.
   } else {
     return false;
   }
@@ -178,6 +193,42 @@ void Supervisor::OnCommitGranted(const frame::CommitGranted& granted) {
   for (const auto& [peer, owned] : peers_) {
     if (peer->role == Role::kWorker && peer->rank == 0) peer->connection->Send(granted);
   }
+}
+
+void Supervisor::WatchDaemon() {
+  loop_.Cancel(daemon_timer_);
+  const Instant next = std::min(daemon_watch_.ask_at(), daemon_watch_.hangs_at());
+  if (next != kNever) daemon_timer_ = loop_.At(next, [this] { OnDaemonWatch(); });
+}
+
+void Supervisor::OnDaemonWatch() {
+  const Instant now = Now();
+  if (daemon_watch_.hangs_at() <= now) return EndHangingDaemon();
+  if (daemon_watch_.ask_at() <= now) {
+    SendToDaemon(frame::Ping{});
+    daemon_watch_.Asked(now);
+  }
+  WatchDaemon();
+}
+
+// Whoever started it starts the next one once it is dead, and notices nothing before.
+void Supervisor::EndHangingDaemon() {
+  const Instant heard = daemon_watch_.heard();
+  daemon_watch_.Lost();
+  const std::string which = absl::StrCat("traind (pid ", daemon_->pid, ")");
+  // Somebody else's program may speak to us in its place.
+  const auto name = ReadFile(absl::StrCat("/proc/", daemon_->pid, "/comm"), kLongestName);
+  if (!name.ok() || *name != "traind\n") {
+    return LogError("what commands us (pid ", daemon_->pid, ") does not answer and is no traind");
+  }
+  if (::syscall(SYS_pidfd_send_signal, daemon_->process.get(), SIGKILL, nullptr, 0u) < 0) {
+    return LogError(ErrnoStatus(errno, absl::StrCat("end ", which, ", which hangs")).message());
+  }
+  const std::string text =
+      absl::StrCat(which, " hung: it answered nothing for ", ToSeconds(Now() - heard),
+                   " s; it was killed, so that another one can take its place");
+  LogError(text);
+  records_.KeepUnsent({workers_ != nullptr ? workers_->epoch() : -1, -1, text});
 }
 
 }  // namespace trainctl

@@ -57,6 +57,8 @@ std::vector<Frame> Samples() {
       DiagnoseWorkers{6},
       HangSuspected{6, 3, 9, "has not"},
       WorkersDiagnosed{6, {{3, 5, 1000, 7, 12, true, true, "barrier of 0 bytes"}}},
+      Ping{},
+      Pong{},
   };
 }
 

@@ -21,11 +21,11 @@ constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
 
 struct Stream {
   explicit Stream(const std::string& log, int64_t epoch = 0, int32_t rank = 0,
-                  LogQuota* quota = nullptr) {
+                  LogQuota* quota = nullptr, uint8_t id = kStdout) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
     writer = Fd(ends[1]);
-    stream = std::make_unique<OutputStream>(epoch, rank, kStdout, Fd(ends[0]), log, quota);
+    stream = std::make_unique<OutputStream>(epoch, rank, id, Fd(ends[0]), log, quota);
   }
   void Print(const std::string& text) {
     EXPECT_TRUE(WriteAll(writer.get(), text, "pipe").ok());
@@ -92,7 +92,7 @@ TEST_F(Output, ARequestBeyondTheEndOfAClosedLogIsAnsweredWithItsEnd) {
 }
 
 TEST_F(Output, AFullDiskDropsCountsAndSaysSoOnce) {
-  Stream s("/dev/full");
+  Stream s("/dev/full", 0, 0, nullptr, kStderr);
   s.Print("one\n");
   s.Print("two\n");
   EXPECT_EQ(s.stream->dropped(), 8u);
@@ -109,7 +109,7 @@ TEST_F(Output, AFolderThatIsMissingDropsAndSaysSo) {
 }
 
 TEST_F(Output, TheTailIsTheLastLinesAndBounded) {
-  Stream s(log_);
+  Stream s(log_, 0, 0, nullptr, kStderr);
   EXPECT_EQ(s.stream->Tail(20), "");
   for (int i = 0; i < 30; ++i) s.Print("line " + std::to_string(i) + "\n");
   EXPECT_EQ(s.stream->Tail(2), "line 28\nline 29\n");
@@ -117,6 +117,8 @@ TEST_F(Output, TheTailIsTheLastLinesAndBounded) {
   EXPECT_EQ(s.stream->Tail(2), "line 29\nunfinished");
   s.Print(std::string(50000, 'x'));
   EXPECT_EQ(s.stream->Tail(20).size(), OutputStream::kTailBytes);
+  s.Print("\nlast");
+  EXPECT_EQ(s.stream->Tail(1), "last");
 }
 
 TEST_F(Output, ALogThatSomebodyCutEndsInsteadOfHanging) {
@@ -282,6 +284,21 @@ TEST_F(ForwarderTest, ALogThatNeverWasEndsAtZero) {
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all[0].offset, 0u);
   EXPECT_EQ(all[0].bytes, "");
+}
+
+TEST_F(ForwarderTest, WhatComesAfterTheRequestIsGivenOnceItIsKnownToHaveCome) {
+  forwarder_.BeginEpoch(0, scratch_.path());
+  Stream s(Log(0, 0), 0, 0);
+  OutputStream* stream = forwarder_.Add(std::move(s.stream));
+  forwarder_.Request({0, 0, kStdout, 0, kAll});
+  EXPECT_EQ(PumpAll().size(), 0u);
+  ASSERT_TRUE(WriteAll(s.writer.get(), "later", "pipe").ok());
+  EXPECT_TRUE(stream->Drain(1000));
+  forwarder_.Moved(*stream);
+  EXPECT_EQ(PumpAll().size(), 1u);
+  stream->ClosePipe();
+  forwarder_.Moved(*stream);
+  EXPECT_EQ(PumpAll().size(), 1u);
 }
 
 TEST_F(ForwarderTest, StreamsTakeTurnsAndStopWhenThereIsNoRoom) {
