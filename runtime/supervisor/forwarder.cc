@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/file.h"
 
 namespace trainctl {
@@ -61,7 +62,13 @@ Forwarder::Key Forwarder::KeyOf(const OutputStream& stream) {
 }
 
 void Forwarder::Moved(const OutputStream& stream) {
-  if (stream.HasNext()) ready_.insert(KeyOf(stream));
+  if (!stream.HasNext()) return;
+  const Instant due = stream.NextDue(kFrameBytes);
+  if (due > Now()) {
+    waiting_.emplace(due, KeyOf(stream));
+  } else {
+    ready_.insert(KeyOf(stream));
+  }
 }
 
 void Forwarder::EndStart() {
@@ -93,11 +100,16 @@ void Forwarder::Request(const frame::OutputFrom& from) {
 void Forwarder::ForgetRequests() {
   early_.clear();
   ready_.clear();
+  waiting_.clear();
   for (auto& [key, stream] : streams_) stream->Request(0, 0);
 }
 
 bool Forwarder::Pump(const std::function<bool()>& wants_more,
                      const std::function<void(const frame::Output&)>& give) {
+  const Instant now = Now();
+  while (!waiting_.empty() && waiting_.begin()->first <= now) {
+    ready_.insert(waiting_.extract(waiting_.begin()).value().second);
+  }
   while (!ready_.empty()) {
     auto it = ready_.upper_bound(turn_);
     if (it == ready_.end()) it = ready_.begin();
@@ -107,8 +119,10 @@ bool Forwarder::Pump(const std::function<bool()>& wants_more,
       continue;
     }
     if (!wants_more()) return false;
-    give(found->second->Next(kFrameBytes));
     turn_ = *it;
+    ready_.erase(it);
+    give(found->second->Next(kFrameBytes));
+    Moved(*found->second);
   }
   return true;
 }

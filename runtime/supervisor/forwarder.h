@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "runtime/local/frames.h"
@@ -41,10 +42,12 @@ class Forwarder {
   void Request(const frame::OutputFrom& from);
   void ForgetRequests();  // the daemon that asked is gone
 
-  // Gives frames in turn, one stream after the other, while `wants_more` holds. Returns whether all
-  // that was asked for and can be given has been.
+  // Gives frames that are due, in turn, one stream after the other, while `wants_more` holds.
+  // Returns whether all of them were given.
   bool Pump(const std::function<bool()>& wants_more,
             const std::function<void(const frame::Output&)>& give);
+  // When there is something to pump that is not yet due; kNever: nothing.
+  Instant next_due() const { return waiting_.empty() ? kNever : waiting_.begin()->first; }
 
  private:
   using Key = std::tuple<int64_t, int32_t, uint8_t>;  // epoch, rank, stream
@@ -56,9 +59,10 @@ class Forwarder {
   int64_t epoch_ = -1;
   LogQuota quota_;  // of which streams_ know
   std::map<Key, std::unique_ptr<OutputStream>> streams_;
-  std::set<Key> ready_;                     // of streams_: has what was asked for
-  std::map<Key, frame::OutputFrom> early_;  // asked for before the epoch began
-  Key turn_{};                              // the stream that gave last
+  std::set<Key> ready_;                        // of streams_: has what was asked for, and it is due
+  std::set<std::pair<Instant, Key>> waiting_;  // the same, and when it is due
+  std::map<Key, frame::OutputFrom> early_;     // asked for before the epoch began
+  Key turn_{};                                 // the stream that gave last
 };
 
 }  // namespace trainctl

@@ -182,7 +182,16 @@ bool OutputStream::HasNext() const {
   return cursor_ < written_ || (!pipe_.valid() && !end_told_);
 }
 
+Instant OutputStream::NextDue(size_t enough) const {
+  const bool may_grow = pipe_.valid() && written_ < limit_ && written_ - cursor_ < enough;
+  if (!may_grow) return Instant{};
+  // The same for all streams: whoever passes it on then wakes once for all of them.
+  const int64_t gather_ns = kGatherTime.count();
+  return Instant{(given_at_.ns / gather_ns + 1) * gather_ns};
+}
+
 frame::Output OutputStream::Next(size_t limit) {
+  given_at_ = Now();
   frame::Output output{epoch_, rank_, stream_, cursor_, 0, {}};
   if (cursor_ < written_) {
     output.bytes.resize(std::min({uint64_t{limit}, written_ - cursor_, limit_ - cursor_}));

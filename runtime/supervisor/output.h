@@ -43,6 +43,9 @@ class OutputStream {
   void Request(uint64_t offset, uint64_t limit);
   // Something that was asked for can be given now.
   bool HasNext() const;
+  // When it should be: at once, or once so little that came so soon after the last has had time to
+  // become more, up to `enough` bytes. REQUIRES: HasNext().
+  Instant NextDue(size_t enough) const;
   // The next bytes that were asked for, at most `limit`; empty at the end of a log that is closed,
   // once per request. Says how many bytes before them are gone. REQUIRES: HasNext().
   frame::Output Next(size_t limit);
@@ -59,6 +62,8 @@ class OutputStream {
   std::string Tail(int lines) const;
 
   static constexpr size_t kTailBytes = 8192;
+  // A message costs three processes more than what is in it.
+  static constexpr Duration kGatherTime = milliseconds(25);
 
  private:
   void Store(absl::string_view data);
@@ -89,6 +94,7 @@ class OutputStream {
   uint64_t cursor_ = 0;           // next byte to give
   uint64_t limit_ = 0;            // at the cursor or below it: nothing is asked for
   bool end_told_ = false;
+  Instant given_at_{};
   uint64_t dropped_ = 0;
   absl::Status first_failure_;
   std::string recent_;  // at most 2 * kTailBytes

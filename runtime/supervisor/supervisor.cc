@@ -256,6 +256,11 @@ void Supervisor::Pump() {
   const bool all_given =
       forwarder_.Pump([&connection] { return connection.queued_bulk() < kBulkInFlight; },
                       [&connection](const frame::Output& output) { connection.SendBulk(output); });
+  if (const Instant due = forwarder_.next_due(); due != pump_due_) {
+    loop_.Cancel(pump_timer_);
+    pump_due_ = due;
+    if (due != kNever) pump_timer_ = loop_.At(due, [this] { Pump(); });
+  }
   if (!all_given) return;
   if (workers_ != nullptr && workers_->gone() && !gone_sent_) {
     gone_sent_ = true;

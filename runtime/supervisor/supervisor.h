@@ -133,6 +133,8 @@ class Supervisor {
   Loop::TimerId lease_end_timer_{};
   Loop::TimerId abandoned_timer_{};
   Loop::TimerId daemon_timer_{};
+  Loop::TimerId pump_timer_{};
+  Instant pump_due_ = kNever;  // when pump_timer_ is
 };
 
 }  // namespace trainctl

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log_pieces.h"
 #include "runtime/supervisor/forwarder.h"
@@ -299,6 +300,42 @@ TEST_F(ForwarderTest, WhatComesAfterTheRequestIsGivenOnceItIsKnownToHaveCome) {
   stream->ClosePipe();
   forwarder_.Moved(*stream);
   EXPECT_EQ(PumpAll().size(), 1u);
+}
+
+TEST_F(ForwarderTest, LittleThatComesSoonAfterTheLastWaitsForMore) {
+  forwarder_.BeginEpoch(0, scratch_.path());
+  Stream s(Log(0, 0), 0, 0);
+  OutputStream* stream = forwarder_.Add(std::move(s.stream));
+  forwarder_.Request({0, 0, kStdout, 0, kAll});
+  const auto print = [&](const std::string& text) {
+    ASSERT_TRUE(WriteAll(s.writer.get(), text, "pipe").ok());
+    EXPECT_TRUE(stream->Drain(1 << 20));
+    forwarder_.Moved(*stream);
+  };
+  print("first");
+  EXPECT_EQ(PumpAll().size(), 1u);
+  EXPECT_EQ(forwarder_.next_due(), kNever);
+  print("second");
+  const Instant due = forwarder_.next_due();
+  EXPECT_NE(due, kNever);
+  EXPECT_LE(due, Now() + OutputStream::kGatherTime);
+  print("third");
+  EXPECT_EQ(forwarder_.next_due(), due);
+  std::string given;
+  while (given.empty()) {
+    for (const frame::Output& output : PumpAll()) given += output.bytes;
+  }
+  EXPECT_EQ(given, "secondthird");
+  print("fourth");
+  print(std::string(40000, 'x'));
+  size_t bytes = 0;
+  for (const frame::Output& output : PumpAll()) bytes += output.bytes.size();
+  EXPECT_GE(bytes, 32768u) << "that is enough";
+  stream->ClosePipe();
+  forwarder_.Moved(*stream);
+  for (const frame::Output& output : PumpAll()) bytes += output.bytes.size();
+  EXPECT_EQ(bytes, 40006u);
+  EXPECT_FALSE(stream->HasNext()) << "nobody waits for what cannot grow";
 }
 
 TEST_F(ForwarderTest, StreamsTakeTurnsAndStopWhenThereIsNoRoom) {
