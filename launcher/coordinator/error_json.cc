@@ -1,4 +1,9 @@
 #include "launcher/coordinator/error_json.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "runtime/json/json_text.h"
 
 namespace trainctl {
@@ -26,6 +31,14 @@ ErrorCause CauseOf(absl::string_view error_json) {
   const nlohmann::json rank = member(extra, "rank");
   if (rank.is_number_integer()) cause.rank = rank.get<int>();
   return cause;
+}
+
+bool IsErrorLine(absl::string_view line) {
+  const absl::string_view type = line.substr(0, line.find(':'));
+  const bool word = !type.empty() && std::all_of(type.begin(), type.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
+  });
+  return word && (absl::EndsWith(type, "Error") || absl::EndsWith(type, "Exception"));
 }
 
 }  // namespace trainctl

@@ -1,4 +1,5 @@
-// The error.json that a worker may leave behind, in the format of PyTorch's elastic launcher. Pure.
+// What a worker says went wrong: the error.json that it may leave behind, in the format of
+// PyTorch's elastic launcher, and the end of a traceback. Pure.
 #ifndef TRAINCTL_LAUNCHER_COORDINATOR_ERROR_JSON_H_
 #define TRAINCTL_LAUNCHER_COORDINATOR_ERROR_JSON_H_
 
@@ -19,6 +20,9 @@ struct ErrorCause {
   int rank = -1;              // that caused it, if it is not the one that tells
 };
 ErrorCause CauseOf(absl::string_view error_json);
+
+// "ValueError: no such data", as a traceback of Python ends.
+bool IsErrorLine(absl::string_view line);
 
 }  // namespace trainctl
 

@@ -69,7 +69,7 @@ void Visit(Archive& a, T& v) {
 
 template <typename Archive, Same<Failure> T>
 void Visit(Archive& a, T& v) {
-  VisitEnum<FailureClass::kHardware>(a, v.failure_class);
+  VisitEnum<FailureClass::kGpuOutOfMemory>(a, v.failure_class);
   VisitAll(a, v.node, v.rank, v.epoch, v.exit, v.reason);
 }
 
@@ -185,6 +185,8 @@ const char* FailureClassName(FailureClass failure_class) {
       return "internal";
     case FailureClass::kHardware:
       return "hardware";
+    case FailureClass::kGpuOutOfMemory:
+      return "GPU out of memory";
   }
   return "unknown";
 }

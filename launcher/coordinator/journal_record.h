@@ -29,6 +29,7 @@ enum class FailureClass : uint8_t {
   kPreempted,
   kInternal,
   kHardware,
+  kGpuOutOfMemory,
 };
 const char* FailureClassName(FailureClass failure_class);  // "worker", "user error", …
 

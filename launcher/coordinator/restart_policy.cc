@@ -20,7 +20,7 @@ constexpr int kFailuresToBlame = 2;
 // Failures of the script itself; all others are not its fault and cost it nothing.
 bool SpendsBudget(FailureClass failure_class) {
   return failure_class == FailureClass::kWorker || failure_class == FailureClass::kOutOfMemory ||
-         failure_class == FailureClass::kHang;
+         failure_class == FailureClass::kGpuOutOfMemory || failure_class == FailureClass::kHang;
 }
 
 bool ReachedNewStep(const EpochEnd& end) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/coordinator/error_json.h"
 #include "launcher/coordinator/exit_status.h"
+#include "launcher/coordinator/memory_evidence.h"
 
 namespace trainctl {
 namespace {
@@ -50,14 +51,7 @@ bool ContainsAny(absl::string_view text, std::initializer_list<absl::string_view
 std::string ErrorLine(absl::string_view tail) {
   std::string found;
   for (const absl::string_view line : absl::StrSplit(tail, '\n')) {
-    const size_t end = std::min(line.find(':'), line.size());
-    const absl::string_view type = line.substr(0, end);
-    const bool word = !type.empty() && std::all_of(type.begin(), type.end(), [](char c) {
-      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
-    });
-    if (word && (absl::EndsWith(type, "Error") || absl::EndsWith(type, "Exception"))) {
-      found = std::string(absl::StripAsciiWhitespace(line));
-    }
+    if (IsErrorLine(line)) found = std::string(absl::StripAsciiWhitespace(line));
   }
   return found;
 }
@@ -77,11 +71,19 @@ bool SaysPeerWasLost(const WorkerExit& exit) {
                             "ncclRemoteError", "lost its peer", "peer was lost"});
 }
 
-bool SaysOutOfMemory(const WorkerExit& exit) {
-  const std::string said = absl::AsciiStrToLower(
-      absl::StrCat(exit.message, "\n", WhatItSaid(exit), "\n", exit.output_tail));
-  return ContainsAny(said, {"out of memory", "outofmemoryerror", "memoryerror", "std::bad_alloc",
-                            "cannot allocate memory", "oom-kill", "oom_kill"});
+std::optional<MemoryEvidence> MemoryEvidenceOf(const WorkerExit& exit) {
+  std::optional<MemoryEvidence> found =
+      FindMemoryEvidence(exit.message, WhatItSaid(exit), exit.output_tail);
+  if (found && found->line.size() > kLongestQuote) {
+    found->line = absl::StrCat(found->line.substr(0, kLongestQuote), "…");
+  }
+  return found;
+}
+
+std::optional<FailureClass> ClassByMemory(const WorkerExit& exit) {
+  const std::optional<MemoryEvidence> evidence = MemoryEvidenceOf(exit);
+  if (!evidence) return std::nullopt;
+  return evidence->gpu ? FailureClass::kGpuOutOfMemory : FailureClass::kOutOfMemory;
 }
 
 // Errors of a program that is wrong whatever the weather.
@@ -134,13 +136,13 @@ FailureClass ClassOf(const WorkerExit& exit, const EpochEvidence& evidence) {
       if (exit.by_us) return ClassOfOurs(exit);
       // A scheduler may tell every process that the nodes are wanted back.
       if (exit.code == SIGTERM && evidence.preemptible) return FailureClass::kPreempted;
-      return SaysOutOfMemory(exit) ? FailureClass::kOutOfMemory : FailureClass::kWorker;
+      return ClassByMemory(exit).value_or(FailureClass::kWorker);
     case WorkerExit::Kind::kExited:
       if (exit.by_us) return ClassOfOurs(exit);
       for (const FailureClass told : {FailureClass::kHang, FailureClass::kDisk}) {
         if (CauseOf(exit.error_json).failure_class == FailureClassName(told)) return told;
       }
-      if (SaysOutOfMemory(exit)) return FailureClass::kOutOfMemory;
+      if (const auto memory = ClassByMemory(exit)) return *memory;
       if (!evidence.stepped && evidence.found_damage) return FailureClass::kDisk;
       if (!evidence.stepped && SaysProgramIsWrong(exit)) return FailureClass::kUserError;
       return FailureClass::kWorker;
@@ -222,10 +224,12 @@ std::optional<Failure> JudgeExits(const EpochEvidence& evidence) {
         culprit->exit.message.empty() ? "the lease of its node had ended" : culprit->exit.message);
   }
   const std::string said = WhatItSaid(culprit->exit);
-  if (!said.empty()) {
-    absl::StrAppend(&failure.reason, ": ", said);
-  } else if (failure.failure_class == FailureClass::kOutOfMemory) {
-    absl::StrAppend(&failure.reason, ": out of memory");
+  if (!said.empty()) absl::StrAppend(&failure.reason, ": ", said);
+  const bool by_memory = failure.failure_class == FailureClass::kOutOfMemory ||
+                         failure.failure_class == FailureClass::kGpuOutOfMemory;
+  const auto evidence = by_memory ? MemoryEvidenceOf(culprit->exit) : std::nullopt;
+  if (evidence && evidence->line != said) {
+    absl::StrAppend(&failure.reason, said.empty() ? ": " : "; it had said: ", evidence->line);
   }
   return failure;
 }

@@ -163,8 +163,9 @@ class BudgetChecker : public Checker {
  private:
   void Restarted() {
     const JobSpec& spec = world().spec();
-    const bool spends = failure_ == FailureClass::kWorker ||
-                        failure_ == FailureClass::kOutOfMemory || failure_ == FailureClass::kHang;
+    const bool spends =
+        failure_ == FailureClass::kWorker || failure_ == FailureClass::kOutOfMemory ||
+        failure_ == FailureClass::kGpuOutOfMemory || failure_ == FailureClass::kHang;
     if (spends && ++spent_ > spec.max_restarts) {
       Object(absl::StrCat("restart ", spent_, " of ", spec.max_restarts, " for failures of the ",
                           "script"));

@@ -175,6 +175,7 @@ MATRIX = (
     ("kill -SEGV $$", ("--propagate-exit-code",), 128 + signal.SIGSEGV, "worker", {"signal": signal.SIGSEGV}),
     ("kill -KILL $$", (), 1, "worker", {"code": None, "signal": signal.SIGKILL}),
     ("exec python3 -c 'raise MemoryError'", (), 1, "out of memory", {"code": 1}),
+    ("echo 'torch.OutOfMemoryError: CUDA out of memory.' >&2; exit 1", (), 1, "GPU out of memory", {"code": 1}),
     ("exec python3 -c 'import no_such_module'", (), 1, "user error", {"code": 1}),
     ("exec python3 -c 'import no_such_module'", ("--requeue-status",), 93, "user error", {"code": 1}),
     ("no-such-program", (), 1, "user error", {"code": 127}),

@@ -25,11 +25,11 @@ TEST(RestartPolicy, SpendsTheBudgetOnTheScriptsOwnFailuresOnly) {
     FailureClass failure_class;
     bool restarts;
   } kCases[] = {
-      {FailureClass::kWorker, false},  {FailureClass::kOutOfMemory, false},
-      {FailureClass::kHang, false},    {FailureClass::kUserError, false},
-      {FailureClass::kNodeLost, true}, {FailureClass::kNetwork, true},
-      {FailureClass::kDisk, false},    {FailureClass::kPreempted, true},
-      {FailureClass::kInternal, true},
+      {FailureClass::kWorker, false},         {FailureClass::kOutOfMemory, false},
+      {FailureClass::kGpuOutOfMemory, false}, {FailureClass::kHang, false},
+      {FailureClass::kUserError, false},      {FailureClass::kNodeLost, true},
+      {FailureClass::kNetwork, true},         {FailureClass::kDisk, false},
+      {FailureClass::kPreempted, true},       {FailureClass::kInternal, true},
   };
   for (const auto& c : kCases) {
     RestartPolicy policy;

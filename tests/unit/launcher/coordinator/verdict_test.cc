@@ -149,8 +149,6 @@ TEST(Verdict, ErrorJsonMayHoldAnything) {
 
 TEST(Verdict, TellsMemory) {
   EXPECT_EQ(ClassOf(Code(1, "MemoryError")), FailureClass::kOutOfMemory);
-  EXPECT_EQ(ClassOf(Code(1, "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried")),
-            FailureClass::kOutOfMemory);
   WorkerExit aborted = Signal(SIGABRT);
   aborted.output_tail = "terminate called after throwing an instance of 'std::bad_alloc'";
   EXPECT_EQ(ClassOf(aborted), FailureClass::kOutOfMemory);
@@ -158,6 +156,53 @@ TEST(Verdict, TellsMemory) {
   EXPECT_EQ(ClassOf(killed), FailureClass::kWorker);
   killed.message = "the cgroup counts an oom_kill";
   EXPECT_EQ(ClassOf(killed), FailureClass::kOutOfMemory);
+}
+
+TEST(Verdict, TellsTheMemoryOfAGpuByTheWordsOfWhoeverAskedForIt) {
+  for (const char* tail :
+       {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; …",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a",
+        "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously",
+        "terminate called after throwing an instance of 'c10::OutOfMemoryError'\n  what():  CUDA",
+        "error: cudaMalloc: cudaErrorMemoryAllocation (2)",
+        "n1:71:90 [0] include/alloc.h:159 NCCL WARN Cuda failure 2 'out of memory'\n"
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, unhandled",
+        "n1:71:90 [0] NCCL WARN Failed to CUDA calloc async 4194304 bytes",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "torch.OutOfMemoryError: CUDA out of memory.\n\nDuring handling of the above exception, "
+        "another exception occurred:\nRuntimeError: cannot save"}) {
+    EXPECT_EQ(ClassOf(Code(1, tail)), FailureClass::kGpuOutOfMemory) << tail;
+  }
+  for (const char* tail :
+       {"RuntimeError: [enforce fail at alloc_cpu.cpp:75] . DefaultCPUAllocator: can't allocate "
+        "memory: you tried to allocate 8000000000000 bytes. Error code 12 (Cannot allocate memory)",
+        "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 7.28 TiB for an array"}) {
+    EXPECT_EQ(ClassOf(Code(1, tail)), FailureClass::kOutOfMemory) << tail;
+  }
+}
+
+TEST(Verdict, ALackOfMemoryThatTheProgramOutlivedIsNotTheCause) {
+  EXPECT_EQ(ClassOf(Code(1,
+                         "WARNING: CUDA out of memory, trying a smaller batch\nstep 7\n"
+                         "ValueError: the batch is empty")),
+            FailureClass::kWorker);
+}
+
+TEST(Verdict, SaysWhereMemoryIsReadFrom) {
+  EpochEvidence evidence;
+  evidence.exits = {{0, "n1",
+                     Code(1,
+                          "NCCL WARN Cuda failure 2 'out of memory'\n"
+                          "DistBackendError: NCCL error: unhandled cuda error")}};
+  EXPECT_EQ(JudgeExits(evidence)->reason,
+            "rank 0 on n1 exited with code 1: DistBackendError: NCCL error: unhandled cuda error; "
+            "it had said: NCCL WARN Cuda failure 2 'out of memory'");
+  evidence.exits[0].exit = Signal(SIGKILL);
+  evidence.exits[0].exit.message = "kernel log: Out of memory: Killed process 71 (cuda_nccl)";
+  EXPECT_EQ(JudgeExits(evidence)->failure_class, FailureClass::kOutOfMemory);
+  EXPECT_EQ(JudgeExits(evidence)->reason,
+            "rank 0 on n1 was killed by SIGKILL: kernel log: Out of memory: Killed process 71 "
+            "(cuda_nccl)");
 }
 
 TEST(Verdict, ASpawnThatCannotWorkIsAUserErrorAndOneThatMightIsNot) {
