@@ -227,9 +227,9 @@ std::optional<Failure> JudgeExits(const EpochEvidence& evidence) {
   if (!said.empty()) absl::StrAppend(&failure.reason, ": ", said);
   const bool by_memory = failure.failure_class == FailureClass::kOutOfMemory ||
                          failure.failure_class == FailureClass::kGpuOutOfMemory;
-  const auto evidence = by_memory ? MemoryEvidenceOf(culprit->exit) : std::nullopt;
-  if (evidence && evidence->line != said) {
-    absl::StrAppend(&failure.reason, said.empty() ? ": " : "; it had said: ", evidence->line);
+  const auto memory = by_memory ? MemoryEvidenceOf(culprit->exit) : std::nullopt;
+  if (memory && memory->line != said) {
+    absl::StrAppend(&failure.reason, said.empty() ? ": " : "; it had said: ", memory->line);
   }
   return failure;
 }
