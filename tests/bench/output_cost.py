@@ -155,8 +155,5 @@ if __name__ == "__main__":
     parser.add_argument("--rate", type=int, default=1_000_000, help="bytes per second of each")
     parser.add_argument("--seconds", type=float, default=6)
     parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--realtime", action="store_true", help="before all other programs (needs root)")
-    args = parser.parse_args()
-    if args.realtime:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    args = wb.parse(parser)
     sys.exit(wb.main(lambda: measure(args.writers, args.rate, args.seconds, args.pairs)))
