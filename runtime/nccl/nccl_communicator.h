@@ -11,6 +11,9 @@
 // and place of the message and on the machine, so that a result depends on the layout of buckets.
 // With `deterministic` it is the same in every run of the same layout on the same machines.
 //
+// A call that Abort wakes returns when the GPU no longer touches the caller's memory, which NCCL
+// takes up to a second for.
+//
 // A lost peer is not noticed by NCCL within one node, nor quickly between nodes: whoever watches
 // the workers tells the session, or calls Abort. After it, a new process always recovers; this one
 // may connect again where recovers_in_process() says so.

@@ -107,7 +107,12 @@ std::vector<NcclSetting> Wanted(const PlanRequest& request, const TransportChoic
     settings.push_back(Left("NCCL_NVLS_ENABLE", "NCCL asks the driver whether multicast is there"));
     settings.push_back(Left("NCCL_ALGO", "NCCL's choice by size is measured by its makers"));
   }
-  if (within.transport == Transport::kPcie) {
+  if (!request.bad_peer_access.empty()) {
+    const BadPeerAccess& bad = request.bad_peer_access[0];
+    settings.push_back(
+        {NcclSetting::Who::kSet, "NCCL_P2P_DISABLE", "1",
+         absl::StrCat("preflight", bad.node.empty() ? "" : " on ", bad.node, ": ", bad.what)});
+  } else if (within.transport == Transport::kPcie) {
     settings.push_back(
         Left("NCCL_P2P_DISABLE", "only a copy that comes out wrong would be a reason"));
   } else if (within.transport == Transport::kSharedMemory) {
@@ -142,7 +147,7 @@ std::vector<NcclSetting> Wanted(const PlanRequest& request, const TransportChoic
 std::vector<NcclSetting> ChooseSettings(const PlanRequest& request, const TransportChoice& within,
                                         const TransportChoice& between) {
   std::vector<NcclSetting> settings;
-  if (within.transport != Transport::kCpu) {
+  if (within.transport != Transport::kCpu || !request.bad_peer_access.empty()) {
     settings = Wanted(request, within, between);
   }
   for (const auto& [name, value] : request.environment) {

@@ -11,6 +11,8 @@ ALLOWED = {
                  "launcher/coordinator", "proto"},
     "launcher/coordinator": {"runtime/base", "runtime/json"},
     "runtime/base": set(),
+    "runtime/bench": {"runtime/base", "runtime/local", "runtime/device", "runtime/worker",
+                      "runtime/nccl"},
     "runtime/checkpoint": {"runtime/base", "runtime/json"},
     "runtime/device": {"runtime/base"},
     "runtime/json": set(),
@@ -19,6 +21,8 @@ ALLOWED = {
     "runtime/node": {"runtime/base", "runtime/local", "runtime/rpc", "runtime/topology",
                      "runtime/checkpoint", "runtime/security", "runtime/telemetry",
                      "launcher/coordinator", "proto"},
+    "runtime/preflight": {"runtime/base", "runtime/json", "runtime/local", "runtime/device", "runtime/worker",
+                          "runtime/nccl"},
     "runtime/rpc": {"runtime/base", "runtime/security"},
     "runtime/security": {"runtime/base"},
     "runtime/supervisor": {"runtime/base", "runtime/local"},
@@ -33,7 +37,7 @@ ALLOWED = {
 
 PURE = [
     r"launcher/coordinator/.*",
-    r"launcher/(hosts|journal_format|output_flow|schedulers|store)\.(h|cc)",
+    r"launcher/(hosts|journal_format|output_flow|preflight_findings|schedulers|store)\.(h|cc)",
     r"runtime/node/node_state\.(h|cc)",
     r"runtime/supervisor/slot\.(h|cc)",
     r"runtime/topology/(transport_plan|plan_.*|pci_path|cpu_list)\.(h|cc)",

@@ -57,6 +57,20 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, GoldenPlan,
                          testing::Values("4x4090", "2x3090", "8xa100_4roce", "8xh100_8ib",
                                          "2xh200_vm", "mig", "fabric_not_ready"));
 
+// The same node after a preflight that saw a copy come out wrong.
+TEST(TransportPlan, TurnsPeerAccessOffOnlyOnEvidence) {
+  PlanRequest request;
+  request.nodes = {Read(Fixture("2x3090.yaml"))};
+  request.several_nodes = true;
+  EXPECT_EQ(PlanTransport(request).within.transport, Transport::kNvlink);
+  request.bad_peer_access = {{request.nodes[0].node, "a copy from GPU0 to GPU1 came out wrong"}};
+  const absl::StatusOr<std::string> golden = ReadFile(Fixture("2x3090_bad_peer.plan.txt"));
+  ASSERT_TRUE(golden.ok()) << golden.status();
+  EXPECT_EQ(ExplainPlan(PlanTransport(request)), *golden);
+  request.environment = {{"NCCL_P2P_DISABLE", "0"}};
+  EXPECT_EQ(Find(PlanTransport(request), "NCCL_P2P_DISABLE")->who, NcclSetting::Who::kYours);
+}
+
 TEST(TransportPlan, TheUsersOwnSettingWinsAndIsNamed) {
   PlanRequest request;
   request.nodes = {Read(Fixture("8xa100_4roce.yaml"))};
