@@ -169,6 +169,17 @@ void AddTopoFlags(CLI::App* app, TopoFlags* f) {
       ->excludes(app->add_flag("--yaml", f->yaml, "The same as YAML"));
 }
 
+void AddBenchFlags(CLI::App* app, BenchFlags* f) {
+  app->add_option("WHAT", f->what, "allreduce")->required();
+  Flag(app, "--backend", &f->backend, "auto|nccl|gloo",
+       "What to measure (default: nccl where there is a GPU)");
+  Flag(app, "--largest", &f->largest, "SIZE", "The largest message (default 256MiB)");
+  Flag(app, "--nproc-per-node", &f->launch.nproc_per_node, "N|gpu|cpu|auto",
+       "Workers on each node (default: one for each GPU, else 2)");
+  Flag(app, "--nodes", &f->launch.nodes, "LIST|FILE", "Nodes whose daemons run (default: this)");
+  app->add_flag("--json", f->launch.json, "One JSON object per line on stdout");
+}
+
 void AddJob(CLI::App* app, JobFlags* f) {
   app->add_option("JOB", f->job, "Id of a job, the beginning of one, or a name")->required();
 }
@@ -239,6 +250,12 @@ std::unique_ptr<CLI::App> BuildVerb(const std::string& verb, CommandLine* line) 
     app->add_flag("--json", line->nodes.json, "One JSON object per line on stdout");
   } else if (verb == "topo") {
     AddTopoFlags(app.get(), &line->topo);
+  } else if (verb == "preflight") {
+    Flag(app.get(), "--deadline", &line->preflight.deadline, "TIME",
+         "How long a check may give no sign of life (default 30s)");
+    app->add_flag("--json", line->preflight.json, "One JSON object on stdout");
+  } else if (verb == "bench") {
+    AddBenchFlags(app.get(), &line->bench);
   } else if (verb == "key") {
     app->add_option("new", line->key.what, "What to do: new makes a key")->required();
     app->add_option("PATH", line->key.path, "Where to write it");
@@ -386,6 +403,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& wor
   if (line.verb == "key" && line.key.what != "new") {
     return absl::InvalidArgumentError(
         absl::StrCat("key: found \"", line.key.what, "\", expected new"));
+  }
+  if (line.verb == "bench" && line.bench.what != "allreduce") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bench: found \"", line.bench.what, "\", expected allreduce"));
   }
   if (line.verb == "completion" && line.shell != "bash" && line.shell != "zsh") {
     return absl::InvalidArgumentError(

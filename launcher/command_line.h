@@ -65,6 +65,17 @@ struct TopoFlags {
   bool explain = false;
 };
 
+struct PreflightFlags {
+  std::optional<std::string> deadline;
+  bool json = false;
+};
+
+struct BenchFlags {
+  std::string what;  // "allreduce"
+  std::optional<std::string> backend, largest;
+  LaunchFlags launch;  // where it runs
+};
+
 struct ChaosFlags {
   std::string job;
   std::optional<std::string> kill_rank, stop_rank;  // a rank, or "any"
@@ -84,6 +95,8 @@ struct CommandLine {
   JobFlags job;
   NodesFlags nodes;
   TopoFlags topo;
+  PreflightFlags preflight;
+  BenchFlags bench;
   KeyFlags key;
   ChaosFlags chaos;
   std::string shell;  // completion

@@ -20,7 +20,7 @@ constexpr const char* kExitStatus =
     "  2      usage, job file, program missing or not executable\n"
     "  3      daemon or job not reachable\n"
     "  4      not authorised\n"
-    "  5      this machine is not fit (gpu without a GPU, state folder not writable)\n"
+    "  5      this machine is not fit (preflight, gpu without a GPU, state folder not writable)\n"
     "  6      time-out waiting for nodes\n"
     "  128+N  this command was ended by signal N\n"
     "  75 93  with --requeue-status: preempted, run again; failed so that a requeue cannot mend "
@@ -111,6 +111,10 @@ const std::vector<VerbLine>& VerbLines() {
        "nodes of running jobs; take one out, or back in", "trainctl nodes drain n3"},
       {"topo", "topo [--from FILE] [--explain]",
        "what is connected to what here, and the plan that follows", "trainctl topo --explain"},
+      {"preflight", "preflight [--json]", "whether the GPUs here do what they say they can",
+       "trainctl preflight"},
+      {"bench", "bench allreduce [flags]", "how fast workers can sum here, against a known sum",
+       "trainctl bench allreduce --nproc-per-node gpu"},
       {"key", "key new [PATH]", "make the secret that the nodes of a cluster share",
        "sudo trainctl key new"},
       {"completion", "completion bash|zsh", "print a completion script",
@@ -177,6 +181,7 @@ std::string BashCompletion(const std::vector<VerbText>& verbs) {
       "\"$word\")) ;;\n"
       "    completion) COMPREPLY=($(compgen -W \"bash zsh\" -- \"$word\")) ;;\n"
       "    nodes) COMPREPLY=($(compgen -W \"drain undrain\" -- \"$word\")) ;;\n"
+      "    bench) COMPREPLY=($(compgen -W allreduce -- \"$word\")) ;;\n"
       "    key) COMPREPLY=($(compgen -W new -- \"$word\")) ;;\n"
       "  esac\n"
       "}\n"
@@ -214,6 +219,7 @@ std::string ZshCompletion(const std::vector<VerbText>& verbs) {
       "      compadd -- ${(f)\"$(trainctl list 2>/dev/null | awk 'NR > 1 {print $1}')\"} ;;\n"
       "    completion) compadd bash zsh ;;\n"
       "    nodes) compadd drain undrain ;;\n"
+      "    bench) compadd allreduce ;;\n"
       "    key) compadd new ;;\n"
       "    *) _files ;;\n"
       "  esac\n"

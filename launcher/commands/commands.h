@@ -20,6 +20,8 @@ int RunReport(const JobFlags& flags);
 int RunChaos(const ChaosFlags& flags);
 int RunNodes(const NodesFlags& flags);
 int RunTopo(const TopoFlags& flags);
+int RunPreflight(const PreflightFlags& flags);
+int RunBench(const BenchFlags& flags);
 int RunKey(const KeyFlags& flags);
 int RunVersion(const JobFlags& flags);
 int RunCompletion(const std::string& shell);

@@ -45,6 +45,8 @@ int Run(const CommandLine& line) {
   if (line.verb == "chaos") return RunChaos(line.chaos);
   if (line.verb == "nodes") return RunNodes(line.nodes);
   if (line.verb == "topo") return RunTopo(line.topo);
+  if (line.verb == "preflight") return RunPreflight(line.preflight);
+  if (line.verb == "bench") return RunBench(line.bench);
   if (line.verb == "key") return RunKey(line.key);
   if (line.verb == "completion") return RunCompletion(line.shell);
   return RunVersion(line.job);

@@ -1,14 +1,13 @@
 // topo: what is connected to what on this node, or in a file, and the plan that follows. Talks to
 // no daemon and no job.
-#include <unistd.h>
-
 #include <string>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/exit_status.h"
+#include "launcher/commands/nccl_environment.h"
 #include "launcher/console.h"
+#include "launcher/preflight_record.h"
 #include "launcher/topology_picture.h"
 #include "launcher/topology_table.h"
 #include "runtime/base/file.h"
@@ -32,18 +31,6 @@ absl::StatusOr<Topology> TopologyOf(const TopoFlags& flags) {
   return ParseAnyTopology(*text, *flags.from);
 }
 
-std::map<std::string, std::string> NcclEnvironment() {
-  std::map<std::string, std::string> settings;
-  for (char** entry = ::environ; *entry != nullptr; ++entry) {
-    const absl::string_view text = *entry;
-    const size_t equals = text.find('=');
-    if (absl::StartsWith(text, "NCCL_") && equals != absl::string_view::npos) {
-      settings.emplace(text.substr(0, equals), text.substr(equals + 1));
-    }
-  }
-  return settings;
-}
-
 std::string Problems(const Topology& topology) {
   std::string out;
   for (const std::string& problem : topology.problems) {
@@ -61,6 +48,7 @@ int RunTopo(const TopoFlags& flags) {
   request.nodes = {*topology};
   request.several_nodes = true;  // such as this one
   request.environment = NcclEnvironment();
+  if (!flags.from.has_value()) request.bad_peer_access = RecordedPreflight(*topology);
   const TransportPlan plan = PlanTransport(request);
   if (flags.svg.has_value()) {
     const absl::Status written = ReplaceFile(*flags.svg, TopologyPicture(*topology));

@@ -19,6 +19,8 @@ TESTS = {
     "stop": HERE.parent / "process/cli/stop_test.py",
     "containment": HERE / "containment_test.py",
     "pytorch": HERE / "pytorch_test.py",
+    "preflight": HERE / "preflight_test.py",
+    "nccl": HERE / "nccl_test.py",
     "first_line": HERE / "first_line.py",
 }
 
