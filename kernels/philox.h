@@ -6,6 +6,12 @@
 
 #include <cstdint>
 
+#ifdef __CUDACC__
+#define TRAINCTL_ANYWHERE __host__ __device__
+#else
+#define TRAINCTL_ANYWHERE
+#endif
+
 namespace trainctl::ops {
 
 struct PhiloxKey {
@@ -17,7 +23,8 @@ struct PhiloxBlock {
 };
 
 // The block at `counter` of the stream `key`.
-inline __attribute__((always_inline)) PhiloxBlock Philox(PhiloxKey key, PhiloxBlock counter) {
+TRAINCTL_ANYWHERE inline __attribute__((always_inline)) PhiloxBlock Philox(PhiloxKey key,
+                                                                           PhiloxBlock counter) {
   uint32_t k0 = key.word[0], k1 = key.word[1];
   uint32_t c0 = counter.word[0], c1 = counter.word[1], c2 = counter.word[2], c3 = counter.word[3];
   for (int round = 0; round < 10; ++round) {

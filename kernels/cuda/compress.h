@@ -12,9 +12,10 @@
 namespace trainctl::cuda {
 
 // The error of a value x in a block whose largest magnitude is m, both finite:
-//   kInt8  at most m / 254 (1 + 1e-6): evenly spaced steps;
-//   kFp8   at most max(|x| / 16, m / 448 / 1024) (1 + 1e-6): e4m3, three bits of mantissa.
-// A block with a value not finite decodes to NaN throughout.
+//   kInt8  at most m / 254 (1 + 1e-4): evenly spaced steps;
+//   kFp8   at most max(|x| / 16, m / 448 / 1024) (1 + 1e-4): e4m3, three bits of mantissa.
+// A block with m below 1e-36 is sent as zeros; one with a value not finite decodes to NaN
+// throughout.
 enum class Code : int32_t { kInt8, kFp8 };
 
 constexpr int64_t kCodeBlock = 256;

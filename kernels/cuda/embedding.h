@@ -26,8 +26,8 @@ absl::Status EmbeddingForward(Dtype type, const int32_t* tokens, const void* tok
 // Bytes of workspace for the backward pass; needs no zeroing.
 int64_t EmbeddingWorkspace(const EmbeddingShape& shape);
 
-// Adds to dtoken and dposition, of gradient_type; rows of one token in the order of their places.
-// Tokens out of range are left out. dposition may be null, dtoken too.
+// Adds to dtoken and dposition, of gradient_type (`type` or float32); rows of one token in the
+// order of their places. Tokens out of range are left out. dposition may be null, dtoken too.
 absl::Status EmbeddingBackward(Dtype type, const int32_t* tokens, const void* dy,
                                Dtype gradient_type, void* dtoken, void* dposition, void* workspace,
                                const EmbeddingShape& shape, cudaStream_t stream);

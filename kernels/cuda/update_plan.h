@@ -20,13 +20,14 @@ struct UpdateCounts {
 
 // On the device; read by AdamW and Sgd, and by whoever records the step.
 struct UpdatePlan {
-  double norm;             // of the unscaled gradient before clipping
-  int64_t step;            // counts applied updates; 1 for the first
-  float gradient_scale;    // the update multiplies the gradient by it
-  float first_correction;  // 1 / (1 - beta1^step)
-  float second_root;       // sqrt(1 - beta2^step)
-  int32_t bad_tensor;      // -1: the update is applied. Else nothing is changed: the number of the
-                       // first tensor that is not finite, or kAllFinite where only the sum is not
+  double norm;              // of the unscaled gradient before clipping
+  double first_correction;  // 1 / (1 - beta1^step)
+  double second_root;       // sqrt(1 - beta2^step)
+  int64_t step;             // counts applied updates; 1 for the first
+  float gradient_scale;     // the update multiplies the gradient by it
+  // -1: the update is applied. Else nothing is changed: the number of the first tensor that is not
+  // finite, or kAllFinite where only the sum of all is not.
+  int32_t bad_tensor;
 };
 
 struct UpdateRule {

@@ -22,6 +22,7 @@ TESTS = {
     "preflight": HERE / "preflight_test.py",
     "nccl": HERE / "nccl_test.py",
     "first_line": HERE / "first_line.py",
+    "kernels": HERE / "kernels.py",
 }
 
 
