@@ -293,7 +293,10 @@ void Driver::OnMessage(const std::string& node, Incarnation incarnation,
     v1::JobUpdate update;
     *update.mutable_note() = message.note();
     const int rank = message.note().rank();
-    LogInfo(rank < 0 ? "" : absl::StrCat("rank ", rank, ": "), message.note().text());
+    if (rank < 0) {
+      update.mutable_note()->set_text(absl::StrCat("node ", node, ": ", message.note().text()));
+    }
+    LogInfo(rank < 0 ? "" : absl::StrCat("rank ", rank, ": "), update.note().text());
     return watchers_.Tell(update);
   }
   std::optional<Event> event = EventFrom(node, incarnation, message);

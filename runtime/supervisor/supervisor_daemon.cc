@@ -225,8 +225,8 @@ void Supervisor::EndHangingDaemon() {
     return LogError(ErrnoStatus(errno, absl::StrCat("end ", which, ", which hangs")).message());
   }
   const std::string text =
-      absl::StrCat(which, " hung: it answered nothing for ", ToSeconds(Now() - heard),
-                   " s; it was killed, so that another one can take its place");
+      absl::StrCat(which, " hung: it answered nothing for ", (Now() - heard) / milliseconds(1),
+                   " ms; it was killed, so that another one can take its place");
   LogError(text);
   records_.KeepUnsent({workers_ != nullptr ? workers_->epoch() : -1, -1, text});
 }

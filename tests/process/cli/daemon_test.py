@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 
 import sandbox
@@ -109,6 +110,35 @@ def killed_daemon_that_nobody_starts_again_is_replaced(s):
         await_other(s, [daemon.pid])
         await_more_lines(s)
         end_without_a_loss(s, process)
+
+
+def hanging_daemon_of_another_node_is_replaced_there(s):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+    flags = ("launch", "--nnodes", "2", "--rdzv-endpoint", endpoint, "--rdzv-id", "both", *LEASE, s.shell(COUNTS))
+    other = s.start(*flags[:3], "--node-rank", "1", *flags[3:], env={"XDG_STATE_HOME": str(s.folder / "other")})
+    process = s.start(*flags[:3], "--node-rank", "0", *flags[3:],
+                      stdout=open(s.folder / "out", "w", encoding="utf-8"),
+                      stderr=open(s.folder / "err", "w", encoding="utf-8"))
+    lines = lambda rank: lines_of((s.folder / "out").read_text(), rank)
+    wait_until(lambda: lines(0) and lines(1), "both nodes print")
+    children = subprocess.run(["pgrep", "-P", str(other.pid), "traind"], capture_output=True, text=True, check=True)
+    first = int(children.stdout)
+    before = daemons(s)
+    os.kill(first, signal.SIGSTOP)
+    await_other(s, before)
+    count = len(lines(1))
+    wait_until(lambda: len(lines(1)) > count, "more lines of the other node")
+    (s.folder / "go").touch()
+    assert process.wait(sandbox.DEADLINE_S) == 0, (s.folder / "err").read_text()
+    _, err = other.communicate(timeout=sandbox.DEADLINE_S)
+    assert other.returncode == 0 and "started it again" in err, err
+    for rank in (0, 1):
+        count = len(lines(rank)) - 1
+        assert lines(rank) == [*(f"line {i}" for i in range(count)), f"all {count}"], lines(rank)[-3:]
+    assert f"traind (pid {first}) hung" in (s.folder / "err").read_text(), (s.folder / "err").read_text()
+    assert len(s.report()["epochs"]) == 1, s.report()["epochs"]
 
 
 sandbox.main(__name__)
