@@ -1,6 +1,7 @@
 """The NCCL communicator on all GPUs of this machine, and its all-reduce beside NCCL's own calls."""
 
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -27,6 +28,27 @@ def shown(done):
 
 def every_collective_is_right_and_an_abort_wakes_everybody(s):
     shown(s.run("launch", "--nproc-per-node", str(gpus()), str(TESTS / "nccl_check"), deadline_s=120))
+
+
+def two_ranks(s, *words):
+    """On one GPU: NCCL takes them for two nodes and lets them talk by TCP."""
+    folder = s.folder / f"meet{len(list(s.folder.iterdir()))}"
+    folder.mkdir()
+    ranks = [subprocess.Popen([TESTS / "nccl_check", folder, str(rank), "2", *words], env={**s.env, "NCCL_HOSTID": f"node{rank}"},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in range(2)]
+    return [(rank.communicate(timeout=100)[0], rank.returncode) for rank in ranks]
+
+
+def two_ranks_on_one_gpu_sum_right(s):
+    for text, status in two_ranks(s):
+        print(text)
+        assert status == 0, text
+
+
+def a_rank_that_is_killed_in_an_all_reduce_ends_it_for_the_other(s):
+    (text, status), (_, killed) = two_ranks(s, "killed")
+    print(text)
+    assert status == 0 and killed == -signal.SIGKILL, text
 
 
 def an_all_reduce_costs_what_nccl_costs(s):
