@@ -138,6 +138,27 @@ class Check {
     }
   }
 
+  // What a call costs the thread that makes it, whatever the GPU does meanwhile.
+  void CostOfCalls(const char* mode) {
+    constexpr int kCalls = 50;
+    Stream stream = Stream::Create().value();
+    DeviceMemory memory = DeviceMemory::Allocate("a test's tensor", 1024).value();
+    for (const int calls : {5, kCalls}) {
+      const Instant begin = Now();
+      for (int i = 0; i < calls; ++i) {
+        ExpectOk(
+            communicator_.EnqueueAllReduce(memory.data(), 256, ElementType::kFloat32, stream.get()),
+            "enqueue");
+      }
+      const double seconds = ToSeconds(Now() - begin) / calls;
+      ExpectOk(communicator_.Await(stream.get()), "await");
+      if (calls == kCalls) {
+        std::printf("figure: enqueue an all-reduce of %d ranks, %s: %.1f us\n", ranks_, mode,
+                    seconds * 1e6);
+      }
+    }
+  }
+
   void Registered() {
     auto memory = communicator_.Allocate("a registered bucket", size_t{4} << 20);
     ExpectOk(memory.status(), "allocate registered memory");
@@ -346,6 +367,7 @@ int Main(const std::vector<std::string>& words) {
     check.Sums();
     check.OtherCollectives();
     check.SameBits();
+    check.CostOfCalls(mode);
     check.Registered();
     check.Captured(mode);
   }
