@@ -79,6 +79,10 @@ void AddTorchFlags(CLI::App* app, LaunchFlags* f) {
       "is not needed");
   TorchFlag(app, "--local-addr", &f->local_addr, "PET_LOCAL_ADDR", "ADDR",
             "Address of this node to tell to the others (default: all it has; they choose)");
+  TorchFlag(
+      app, "--numa-binding", &f->numa_binding, "PET_NUMA_BINDING", "node|exclusive|none",
+      "CPUs of a worker that has a GPU: those of the GPU's NUMA node (the default where there "
+      "are several), its share of them, or all that are allowed here");
   TorchFlag(app, "--monitor-interval", &f->monitor_interval, "PET_MONITOR_INTERVAL", "SECONDS",
             "Accepted; a worker's end is seen at once");
   TorchFlag(app, "--start-method", &f->start_method, "PET_START_METHOD", "spawn|fork|forkserver",
@@ -129,6 +133,15 @@ void AddOwnLaunchFlags(CLI::App* app, LaunchFlags* f, bool stays) {
                 "End with the first failing worker's own exit code instead of 1");
   app->add_flag("--requeue-status", f->requeue_status,
                 "End with 75 (preempted, run again) or 93 (a requeue cannot mend it)");
+  app->option_defaults()->group("GPUs");
+  Flag(app, "--gpus", &f->gpus, "LIST",
+       "One worker for each of these: indices (1,3), UUIDs, MIG slices (nvidia-smi -L); without it "
+       "--nproc-per-node gpu takes all");
+  app->add_flag("--share-gpus", f->share_gpus,
+                "Also GPUs that other processes or jobs use; otherwise such a job is refused");
+  Flag(app, "--topology", &f->topology, "FILE",
+       "Plan with this topology of this node (trainctl topo --yaml), corrected by hand, instead of "
+       "what is seen");
   app->option_defaults()->group("Several nodes");
   Flag(app, "--nodes", &f->nodes, "LIST|FILE",
        "Nodes whose daemons run: n[1-4,7], or a file with one on a line, each with :SLOTS if need "

@@ -23,11 +23,13 @@ struct LaunchFlags {
   std::optional<std::string> memory_limit, process_limit, log_quota;
   std::optional<std::string> checkpoint_dir, checkpoint_every, plan;
   std::optional<std::string> name, daemon, local_rank_arg;
+  std::optional<std::string> gpus, numa_binding, topology;
   std::optional<std::string> nodes, spares, node_name, daemon_port, tls_cert, tls_key, tls_ca, key;
   bool standalone = false;
   bool module = false;
   bool no_python = false;
   bool virtual_local_rank = false;
+  bool share_gpus = false;
   bool preemptible = false;
   bool requeue_status = false;
   bool propagate_exit_code = false;

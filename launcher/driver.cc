@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+
 #include "absl/strings/str_cat.h"
 #include "launcher/wire.h"
 #include "runtime/base/clock.h"
@@ -13,6 +14,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -56,6 +58,7 @@ Driver::Driver(Loop* loop, JobSpec spec, Journal journal)
       term_(journal_.next_term()),
       coordinator_(Coordinator::Replay(spec_, journal_.records())),
       report_(spec_),
+      transports_(spec_),
       nodes_(term_,
              {[this](const v1::NodeState& state) { OnJoined(state); },
               [this](const std::string& node, Incarnation incarnation) {
@@ -170,6 +173,15 @@ void Driver::Fail(const absl::Status& status) {
 void Driver::Do(const StartWorkers& action) {
   v1::NodeOrder order;
   *order.mutable_start() = ToProto(action);
+  if (const TransportPlan* plan = transports_.PlanFor(action.epoch, shares_)) {
+    for (const std::string& setting : transports_.Settings()) {
+      order.mutable_start()->add_defaults(setting);
+    }
+    for (std::string& problem : transports_.TakeNews()) {
+      Do(Announce{Announce::Level::kWarning, std::move(problem)});
+    }
+    report_.Plan(JsonText(PlanDocument(*plan)));
+  }
   nodes_.Send(action.node, std::move(order));
 }
 
@@ -264,6 +276,7 @@ void Driver::RememberWorkers(const std::vector<WorkerState>& workers) {
 
 void Driver::OnJoined(const v1::NodeState& state) {
   NodeJoined joined = FromProto(state);
+  transports_.Remember(joined.node, state.devices());
   if (joined.epoch == coordinator_.epoch()) RememberWorkers(joined.workers);
   // First, because what the node tells may end the job, which waits for the output of nodes that
   // are here.
@@ -288,6 +301,9 @@ void Driver::OnMessage(const std::string& node, Incarnation incarnation,
     v1::JobUpdate update;
     *update.mutable_metric() = message.metric();
     return watchers_.Tell(update);
+  }
+  if (message.has_note() && message.note().rank() < 0) {  // of the node itself
+    return Do(Announce{Announce::Level::kInfo, message.note().text()});
   }
   if (message.has_note()) {
     v1::JobUpdate update;

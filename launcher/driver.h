@@ -20,6 +20,7 @@
 #include "launcher/node_links.h"
 #include "launcher/report.h"
 #include "launcher/store.h"
+#include "launcher/transport.h"
 #include "launcher/watchers.h"
 #include "runtime/base/loop.h"
 
@@ -110,6 +111,7 @@ class Driver {
   Coordinator coordinator_;
   Store store_;
   Report report_;
+  Transports transports_;
   NodeLinks nodes_;
   Watchers watchers_;
   std::vector<Event> waiting_;  // events that came while a batch was performed

@@ -86,6 +86,11 @@ void Inviter::Ask(const std::string& node) {
   part->set_job_id(spec_.job_id);
   part->set_node(node);
   part->set_slots(SlotsOf(node));
+  if (spec_.gpu_wish.wanted) {
+    part->mutable_gpu_wish()->set_gpus(spec_.gpu_wish.gpus);
+    part->mutable_gpu_wish()->set_binding(spec_.gpu_wish.binding);
+    part->mutable_gpu_wish()->set_share(spec_.gpu_wish.share);
+  }
   part->set_lease_ns(spec_.lease.count());
   part->set_coordinator(absl::StrCat(":", port_));
   part->set_head(spec_.head);

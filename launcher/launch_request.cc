@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "launcher/gpu_request.h"
 #include "launcher/program_choice.h"
 #include "runtime/base/file.h"
 #include "runtime/base/places.h"
@@ -143,14 +144,6 @@ absl::Status MergeNodes(LaunchFlags flags, const JobFile& file, const Surroundin
 }
 
 absl::StatusOr<int> CountWorkers(const std::string& text, const Surroundings& surroundings) {
-  if (text == "gpu" && surroundings.gpus == 0) {
-    return absl::FailedPreconditionError(
-        "workers: gpu, but this machine has no NVIDIA GPU that this process may use "
-        "(/proc/driver/nvidia/gpus, CUDA_VISIBLE_DEVICES); use cpu, auto or a number");
-  }
-  if (text == "gpu" || (text == "auto" && surroundings.gpus > 0)) {
-    return surroundings.gpus;
-  }
   if (text == "cpu" || text == "auto") {
     return surroundings.cpus;
   }
@@ -170,7 +163,10 @@ absl::Status MergeWorkers(const LaunchFlags& flags, const JobFile& file,
   const std::string text =
       flags.nproc_per_node.value_or(file.workers.value_or(absl::StrCat(tasks)));
   const bool given = flags.nproc_per_node.has_value() || file.workers.has_value();
-  absl::StatusOr<int> count = CountWorkers(text, surroundings);
+  absl::StatusOr<bool> on_gpus = MergeGpus(flags, given ? text : "", surroundings, request);
+  RETURN_IF_ERROR(on_gpus.status());
+  absl::StatusOr<int> count = *on_gpus ? static_cast<int>(request->gpus->workers.workers.size())
+                                       : CountWorkers(text, surroundings);
   if (!count.ok()) {
     return InFlag(flags.nproc_per_node.has_value() ? "--nproc-per-node" : "nodes.workers",
                   count.status());
@@ -184,12 +180,15 @@ absl::Status MergeWorkers(const LaunchFlags& flags, const JobFile& file,
         "how "
         "many workers there are");
   }
-  const bool by_node =
-      text == "gpu" || text == "cpu" || text == "auto" || listed || (tasks > 1 && !given);
+  const bool by_node = *on_gpus || text == "gpu" || text == "cpu" || text == "auto" || listed ||
+                       (tasks > 1 && !given);
   request->spec.workers_per_node = request->role.several && by_node ? kEverySlot : *count;
   if (part.slots == 0) part.slots = *count;
+  // Of other nodes it is not known how many GPUs they have.
+  const int others =
+      *on_gpus && !absl::ascii_isdigit(static_cast<unsigned char>(text[0])) ? kEverySlot : *count;
   for (const ListedNode& node : request->role.invited) {
-    request->spec.node_slots.push_back(node.slots > 0 ? node.slots : *count);
+    request->spec.node_slots.push_back(node.slots > 0 ? node.slots : others);
   }
   return absl::OkStatus();
 }
@@ -419,7 +418,8 @@ absl::StatusOr<LaunchRequest> MergeLaunch(const LaunchFlags& flags, const JobFil
 
   RETURN_IF_ERROR(MergeNames(flags, defaults, &spec));
   spec.local_rank_argument = flags.local_rank_arg.value_or("");
-  spec.virtual_local_rank = flags.virtual_local_rank;
+  spec.virtual_local_rank =
+      flags.virtual_local_rank || (request.gpus.has_value() && request.gpus->workers.slices);
   spec.requeue_status = flags.requeue_status || request.role.in_scheduler;
   spec.preemptible = flags.preemptible || defaults.preemptible;
   spec.propagate_exit_code = flags.propagate_exit_code;

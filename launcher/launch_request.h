@@ -2,6 +2,7 @@
 #ifndef TRAINCTL_LAUNCHER_LAUNCH_REQUEST_H_
 #define TRAINCTL_LAUNCHER_LAUNCH_REQUEST_H_
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "launcher/node_role.h"
 #include "launcher/schedulers.h"
 #include "runtime/security/tls_files.h"
+#include "runtime/topology/gpu_binding.h"
+#include "runtime/topology/topology.h"
 
 namespace trainctl {
 
@@ -25,8 +28,13 @@ struct Surroundings {
   std::string state_folder;
   std::string trainer;  // path of train-worker
   std::string id_suffix;
-  int gpus = 0;  // that this process may use
+  int gpus = 0;  // that this process may use, as far as it costs nothing to know
   int cpus = 1;
+  // What this node has. Blocks as long as its drivers do.
+  std::function<Topology()> topology = [] { return Topology(); };
+  std::vector<int> allowed_cpus;          // rising; empty: not known
+  bool has_memory_policy = false;         // somebody has said where this process has its memory
+  std::vector<std::string> interfaces;    // of the network, the loopback too
   std::optional<NodeIdentity> scheduler;  // what started this process on this node, if one did
   IsOwnName is_own_name = [](const std::string&) { return false; };
 };
@@ -48,6 +56,9 @@ struct LaunchRequest {
   ConsoleChoice console;
   NodeRole role;
   std::optional<NodeIdentity> scheduler;  // what started this command, if one did
+  // What the workers of this node get; nullopt: no GPU from us.
+  std::optional<GpuBinding> gpus;
+  bool share_gpus = false;  // also those that others use
   TlsFiles tls;  // of a job on several nodes; without any, the key is found when it is needed
 };
 

@@ -14,6 +14,7 @@
 #include "launcher/hosts.h"
 #include "launcher/schedulers.h"
 #include "runtime/base/network.h"
+#include "runtime/topology/worker_binding.h"
 
 namespace trainctl {
 
@@ -24,7 +25,9 @@ struct OwnPart {
   int slots = 0;        // 0: as many as the job has workers on each node
   std::string address;  // the one to tell to the others; empty: all that the machine has
   std::string topology;
-  std::vector<std::string> gpus;
+  std::vector<std::string> gpus;  // that are locked for it
+  WorkerBinding binding;
+  std::string devices;  // topology of what `binding` names, as JSON
 };
 
 struct NodeRole {

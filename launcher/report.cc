@@ -97,7 +97,7 @@ struct Report::Goodput {
   std::map<std::string, double> by_cause;
 };
 
-Report::Report(const JobSpec& spec) : spec_(spec) {}
+Report::Report(const JobSpec& spec) : spec_(spec), plan_(spec.transport_plan) {}
 
 Report::EpochStory* Report::Find(Epoch epoch) {
   const auto found = std::find_if(epochs_.begin(), epochs_.end(), [epoch](const EpochStory& story) {
@@ -347,7 +347,8 @@ std::string Report::Json(int64_t wall_ns) const {
   for (const Step step : checkpoints_) json["checkpoints"].push_back(step.value);
   json["checkpoint_folder"] = spec_.checkpoint_folder;
   json["log_folder"] = spec_.log_folder;
-  json["topology_plan"] = nullptr;
+  json["topology_plan"] = ParseOrderedJson(plan_);
+  if (json["topology_plan"].is_discarded()) json["topology_plan"] = nullptr;
   json["versions"] = {{"trainctl", TRAINCTL_VERSION}, {"kernel", KernelVersion()}};
   // Output of workers is bytes; what is no UTF-8 is replaced.
   return JsonText(json, 2) + "\n";

@@ -45,6 +45,7 @@ class Report {
   void Gone(Epoch epoch, Instant at);
   void Connected(Epoch epoch, Instant at);
   void Progress(const ProgressSeen& progress, Instant first_step, Instant now);
+  void Plan(std::string json) { plan_ = std::move(json); }  // of the transport, between all nodes
   void Metric(const std::string& name, double value) { metrics_[name] = value; }
 
   double samples_per_second() const;  // over the last seconds of the current epoch; 0: unknown
@@ -82,6 +83,7 @@ class Report {
   std::optional<Finished> finished_;
   std::vector<Step> checkpoints_;
   std::map<std::string, double> metrics_;
+  std::string plan_;
   ProgressSeries series_;
   std::optional<ProgressSeen> last_progress_;
 };

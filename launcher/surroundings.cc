@@ -1,8 +1,10 @@
 #include <dirent.h>
+#include <linux/mempolicy.h>
 #include <netdb.h>
 #include <sched.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,10 +21,12 @@
 #include "absl/strings/str_split.h"
 #include "launcher/launch_request.h"
 #include "runtime/base/errno_status.h"
+#include "runtime/base/file.h"
 #include "runtime/base/network.h"
 #include "runtime/base/places.h"
 #include "runtime/base/program.h"
 #include "runtime/base/status.h"
+#include "runtime/topology/probe.h"
 
 namespace trainctl {
 namespace {
@@ -58,6 +62,27 @@ int CountCpus() {
     return std::max(1, CPU_COUNT(&set));
   }
   return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+std::vector<int> AllowedCpus() {
+  std::vector<int> cpus;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) {
+    return cpus;
+  }
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<size_t>(cpu), &set)) {
+      cpus.push_back(cpu);
+    }
+  }
+  return cpus;
+}
+
+bool HasMemoryPolicy() {
+  int policy = MPOL_DEFAULT;
+  return syscall(SYS_get_mempolicy, &policy, nullptr, 0UL, nullptr, 0UL) == 0 &&
+         policy != MPOL_DEFAULT;
 }
 
 std::string RandomSuffix() {
@@ -139,6 +164,10 @@ absl::StatusOr<Surroundings> SurroundingsNow() {
   now.is_own_name = IsThisMachine;
   now.gpus = CountGpus();
   now.cpus = CountCpus();
+  now.topology = ProbeTopology;
+  now.allowed_cpus = AllowedCpus();
+  now.has_memory_policy = HasMemoryPolicy();
+  now.interfaces = FolderEntries("/sys/class/net");
   if (absl::StatusOr<std::string> trainer = FindProgram("train-worker"); trainer.ok()) {
     now.trainer = *trainer;
   }

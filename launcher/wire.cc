@@ -1,6 +1,9 @@
 // Orders to nodes and what nodes tell.
 #include "launcher/wire.h"
 
+#include "absl/strings/str_cat.h"
+#include "runtime/topology/xid.h"
+
 namespace trainctl {
 
 v1::StartWorkers ToProto(const StartWorkers& action) {
@@ -149,6 +152,14 @@ std::optional<Event> EventFrom(const std::string& node, Incarnation incarnation,
     }
     case v1::NodeMessage::kUnkillable:
       return NodeUnfit{node, Epoch(m.unkillable().epoch()), m.unkillable().which()};
+    case v1::NodeMessage::kGpuFault: {
+      const Xid xid = FindXid(m.gpu_fault().xid());
+      GpuFaulted fault{node, Epoch(m.gpu_fault().epoch()), m.gpu_fault().local_rank(),
+                       absl::StrCat(m.gpu_fault().device(), ": ", DescribeXid(xid))};
+      fault.unfit = xid.meaning == XidMeaning::kUnfit;
+      fault.hardware = fault.unfit || xid.meaning == XidMeaning::kRestart;
+      return fault;
+    }
     case v1::NodeMessage::kProgress:
       if (m.progress().rank() != 0) return std::nullopt;
       return StepReached{Epoch(m.progress().epoch()),
@@ -175,6 +186,18 @@ v1::NodePart ToProto(const OwnPart& part) {
   m.set_address(part.address);
   m.set_topology(part.topology);
   for (const std::string& uuid : part.gpus) m.add_gpus(uuid);
+  if (part.binding.workers.empty()) return m;
+  v1::NodeBinding* binding = m.mutable_binding();
+  for (const GpuWorker& worker : part.binding.workers) {
+    v1::NodeBinding::Worker* out = binding->add_workers();
+    out->set_device(worker.device);
+    out->set_uuid(worker.uuid);
+    out->set_numa(worker.numa);
+    for (const int cpu : worker.cpus) out->add_cpus(cpu);
+  }
+  binding->set_slices(part.binding.slices);
+  binding->mutable_settings()->insert(part.binding.settings.begin(), part.binding.settings.end());
+  binding->set_devices(part.devices);
   return m;
 }
 

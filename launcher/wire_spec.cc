@@ -140,6 +140,12 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   m.set_propagate_exit_code(spec.propagate_exit_code);
   m.set_requeue_status(spec.requeue_status);
   for (const std::string& uuid : spec.gpus) m.add_gpus(uuid);
+  if (spec.gpu_wish.wanted) {
+    m.mutable_gpu_wish()->set_gpus(ValidUtf8(spec.gpu_wish.gpus));
+    m.mutable_gpu_wish()->set_binding(ValidUtf8(spec.gpu_wish.binding));
+    m.mutable_gpu_wish()->set_share(spec.gpu_wish.share);
+  }
+  m.set_transport_plan(spec.transport_plan);
   m.set_listen(spec.listen);
   m.set_head(spec.head);
   m.set_claim(ValidUtf8(spec.claim));
@@ -192,6 +198,9 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& m) {
   spec.propagate_exit_code = m.propagate_exit_code();
   spec.requeue_status = m.requeue_status();
   spec.gpus.assign(m.gpus().begin(), m.gpus().end());
+  spec.gpu_wish = {m.has_gpu_wish(), m.gpu_wish().gpus(), m.gpu_wish().binding(),
+                   m.gpu_wish().share()};
+  spec.transport_plan = m.transport_plan();
   spec.listen = m.listen();
   spec.head = m.head();
   spec.claim = m.claim();

@@ -29,7 +29,12 @@ StartWorkers PlanHere(const LaunchRequest& request) {
   epoch.nodes = {{node, "", "127.0.0.1", 0, request.role.part.slots}};
   epoch.master_address = "127.0.0.1";
   const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  return PlanWorkers(spec, epoch, node, cores);
+  StartWorkers start = PlanWorkers(spec, epoch, node, cores);
+  BindCommon(request.role.part.binding, &start.env);
+  for (WorkerLaunch& worker : start.workers) {
+    BindOwn(request.role.part.binding, worker.local_rank, &worker.env);
+  }
+  return start;
 }
 
 // Common and own variables of a worker: the later one wins, as it does for the worker.
@@ -77,6 +82,9 @@ std::string PlanText(const LaunchRequest& request, const StartWorkers& start) {
   if (!request.train_config.empty()) {
     absl::StrAppend(&text, "train.json   ", request.train_config);
   }
+  if (request.gpus.has_value()) {
+    absl::StrAppend(&text, "\n", ExplainPlan(request.gpus->plan));
+  }
   for (const WorkerLaunch& worker : start.workers) {
     absl::StrAppend(&text, "\nrank ", worker.rank, ": ", ShellCommand(worker.argv), "\n");
     const Json env = Environment(start, worker);
@@ -100,6 +108,7 @@ std::string PlanJson(const LaunchRequest& request, const StartWorkers& start) {
                {"max_restarts", spec.max_restarts},
                {"grace_seconds", ToSeconds(spec.grace)}};
   json["train"] = request.train_config.empty() ? Json() : ParseOrderedJson(request.train_config);
+  json["transport_plan"] = request.gpus.has_value() ? PlanDocument(request.gpus->plan) : Json();
   json["workers"] = Json::array();
   for (const WorkerLaunch& worker : start.workers) {
     json["workers"].push_back({{"rank", worker.rank},

@@ -11,10 +11,12 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/errno_status.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/file.h"
 #include "runtime/base/places.h"
 #include "runtime/base/status.h"
 #include "runtime/security/cluster_key.h"
+#include "runtime/topology/gpu_use.h"
 
 namespace trainctl {
 namespace {
@@ -93,10 +95,24 @@ absl::Status ChooseTls(const LaunchRequest& request, JobSpec* spec) {
   return absl::OkStatus();
 }
 
+absl::Status PrepareGpus(const LaunchRequest& request) {
+  if (!request.gpus.has_value()) {
+    return absl::OkStatus();
+  }
+  if (!request.share_gpus) {
+    RETURN_IF_ERROR(CheckGpusAreFree(request.gpus->workers.workers));
+  }
+  for (const std::string& problem : request.gpus->plan.problems) {
+    WriteAll(2, absl::StrCat("trainctl: ", problem, "\n"), "stderr").IgnoreError();
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<RunningJob> StartJob(const LaunchRequest& request,
                                     const std::optional<std::string>& daemon_address) {
   RunningJob running;
   JobSpec spec = request.spec;
+  RETURN_IF_ERROR(PrepareGpus(request));
   ASSIGN_OR_RETURN(std::optional<std::string> socket, ChooseDaemon(request, daemon_address));
   RETURN_IF_ERROR(ChooseTls(request, &spec));
   RETURN_IF_ERROR(MakeJobFolder(spec));

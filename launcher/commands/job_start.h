@@ -20,6 +20,10 @@ struct RunningJob {
   std::optional<PrivateDaemon> daemon;  // if one had to be started
 };
 
+// Before a job or a part in one is started: that nobody else has its GPUs, and, on stderr, what is
+// wrong with them.
+absl::Status PrepareGpus(const LaunchRequest& request);
+
 // On an error nothing is left: no folder, no daemon.
 absl::StatusOr<RunningJob> StartJob(const LaunchRequest& request,
                                     const std::optional<std::string>& daemon_address);

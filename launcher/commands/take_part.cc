@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "launcher/commands/exit_status.h"
+#include "launcher/commands/job_start.h"
 #include "launcher/commands/requeue.h"
 #include "launcher/job_client.h"
 #include "launcher/node_client.h"
@@ -87,6 +88,9 @@ absl::StatusOr<ServiceAddress> Participant::Coordinator() {
 int Participant::Run(const LaunchRequest& request,
                      const std::optional<std::string>& daemon_address) {
   request_ = &request;
+  if (const absl::Status ready = PrepareGpus(request); !ready.ok()) {
+    return Fail(ready);
+  }
   part_.part = request.role.part;
   part_.part.gpus = request.spec.gpus;
   part_.tls = request.tls;

@@ -3,6 +3,7 @@
 //   replay.cc       what an earlier life left behind
 //   nodes.cc        nodes that join, leave, ask and are drained
 //   forming.cc      who takes part in the next epoch, and where it meets
+//   gpu_faults.cc   errors that GPUs tell of
 //   hangs.cc        workers that make no progress, processes that cannot be ended
 //   phases.cc       entering and leaving the other phases
 //   explain.cc      what people are told
@@ -99,6 +100,7 @@ struct CurrentEpoch {
   std::set<trainctl::Step> rejected;  // by its workers, as they loaded
   std::set<std::string> lost;         // nodes, in an earlier term
   std::optional<HangInquiry> inquiry;
+  std::vector<GpuFaulted> gpu_faults;      // each once
   bool save_asked = false;                 // by us, to be able to change its nodes
   std::unique_ptr<WorkerPlanner> planner;  // made when first needed
 
@@ -184,6 +186,10 @@ class CoordinatorState {
   std::string WishForOtherNodes() const;
   void AskForRecoveryPoint();  // if somebody waits for one
   void ChangeNodesIfWished();
+
+  // gpu_faults.cc
+  void On(const GpuFaulted& event);
+  Failure WithGpuFaults(Failure failure) const;
 
   // hangs.cc
   void On(const HangSuspected& event);

@@ -151,6 +151,15 @@ struct NodeUnfit {  // it came to hold what it cannot get rid of
   Epoch epoch;
   std::string reason;
 };
+// A GPU told of an error. `text` says which and what to do about it.
+struct GpuFaulted {
+  std::string node;
+  Epoch epoch;
+  int local_rank = -1;    // of the worker that has the GPU; -1: not known
+  std::string text;       // "GPU3: Xid 79 (GPU has fallen off the bus): reboot the node"
+  bool hardware = false;  // the GPU is at fault, and not the program
+  bool unfit = false;     // it runs nothing more as it is
+};
 struct CheckpointsFound {  // answer to FindCheckpoints: valid steps in the folder, ascending
   std::vector<Step> steps;
 };
@@ -174,8 +183,8 @@ struct DeadlineReached {};  // next_deadline() has passed
 using Event =
     std::variant<NodeJoined, NodeLeft, LeaseRequested, WorkersStarted, WorkerExited, NodeEpochGone,
                  StepReached, ShardPrepared, CheckpointPublished, CheckpointRejected,
-                 AddressesReached, HangSuspected, WorkersDiagnosed, NodeUnfit, CheckpointsFound,
-                 StopAsked, DrainAsked, FrontEndsChanged, DeadlineReached>;
+                 AddressesReached, HangSuspected, WorkersDiagnosed, NodeUnfit, GpuFaulted,
+                 CheckpointsFound, StopAsked, DrainAsked, FrontEndsChanged, DeadlineReached>;
 
 }  // namespace trainctl
 

@@ -72,7 +72,7 @@ void CoordinatorState::JudgeEpoch() {
   if (!Live()) return;
   if (!epoch_->failures.empty()) {  // the evidence names every node
     if (std::optional<Failure> failure = JudgeExits(epoch_->Evidence(spec_))) {
-      return Condemn(*std::move(failure));
+      return Condemn(WithGpuFaults(*std::move(failure)));
     }
   }
   if (epoch_->ended < epoch_->world_size()) return;
@@ -137,6 +137,14 @@ void CoordinatorState::TryEndDraining() {
     failure = *std::move(judged);
     PersistWithNext(EpochCondemned{epoch(), failure, wall_ns_, epoch_->last_step});
   }
+  // The driver may tell of a broken GPU after its worker has ended.
+  if (Failure explained = WithGpuFaults(failure); explained.reason != failure.reason) {
+    if (explained.failure_class != failure.failure_class) {
+      Say(Announce::Level::kWarning, absl::StrCat("the cause was another: ", explained.reason));
+    }
+    failure = std::move(explained);
+    PersistWithNext(EpochCondemned{epoch(), failure, wall_ns_, epoch_->last_step});
+  }
   RestartOrFail(std::move(failure));
 }
 
@@ -156,7 +164,12 @@ void CoordinatorState::RestartOrFail(Failure failure) {
   const bool network_in_doubt = failure.failure_class == FailureClass::kNodeLost ||
                                 failure.failure_class == FailureClass::kNetwork;
   if (network_in_doubt) members_.ForgetVerified();
-  const RestartDecision decision = policy_.Decide(spec_, EndOf(failure));
+  RestartDecision decision = policy_.Decide(spec_, EndOf(failure));
+  const Node* node = members_.Find(failure.node);
+  const bool broken = failure.failure_class == FailureClass::kHardware;
+  if (broken && spec_.max_nodes == 1 && node && !node->unfit.empty()) {
+    decision = {false, Duration(0), true, "the job has no other node"};
+  }
   if (decision.restart) {
     Say(Announce::Level::kInfo, decision.reason);
     return BecomeForming(absl::StrCat(failure.reason, "; ", decision.reason), decision.delay);

@@ -57,6 +57,15 @@ struct JobSpec {
   uint64_t log_quota = kDefaultLogQuota;
 
   std::vector<std::string> gpus;  // UUIDs, locked for the job on its node; empty: none is used
+  // What invited nodes are to give to their workers.
+  struct GpuWish {
+    bool wanted = false;
+    std::string gpus;     // as --gpus; empty: all that may be used
+    std::string binding;  // as --numa-binding
+    bool share = false;   // also GPUs that others use
+  };
+  GpuWish gpu_wish;
+  std::string transport_plan;  // of the node where it was started, as JSON; empty: none
 
   // Nodes other than the coordinator's own.
   std::string listen;    // "n1:29500", where they reach the coordinator; empty: none may come

@@ -56,9 +56,10 @@ struct Layout {
   }
   template <typename A>
   static void Visit(A& a, Is<Launch> auto& v) {
-    Fields(a, v.rank, v.local_rank);
+    Fields(a, v.rank, v.local_rank, v.numa);
     VisitAll(a, v.argv);
     VisitAll(a, v.env);
+    VisitAll(a, v.cpus);
   }
   template <typename A>
   static void Visit(A& a, Is<StartEpoch> auto& v) {

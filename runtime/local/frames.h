@@ -17,8 +17,8 @@
 
 namespace trainctl::frame {
 
-inline constexpr uint32_t kFrameVersion = 2;
-inline constexpr uint32_t kOldestFrameVersion = 2;  // 1 knew no quota of logs
+inline constexpr uint32_t kFrameVersion = 3;
+inline constexpr uint32_t kOldestFrameVersion = 3;  // 2 bound no worker to CPUs
 inline constexpr uint32_t kMaxFrameBytes = 64u << 20;
 
 // How a worker ended. A value, not a Status.
@@ -53,6 +53,8 @@ struct Launch {  // one worker
   std::vector<std::string>
       argv;                      // argv[0] is an absolute path or is looked up in the worker's PATH
   std::vector<std::string> env;  // "NAME=value", in addition to StartEpoch::env, winning over it
+  std::vector<int32_t> cpus = {};  // on which it may run; empty: those of the shim
+  int32_t numa = -1;               // the NUMA node whose memory it prefers; -1: as the shim
 };
 struct StartEpoch {
   int64_t term = 0;

@@ -118,6 +118,7 @@ Daemon::Task Daemon::TaskOf(const v1::JobSpec& spec, const v1::NodePart& part) c
   job.slots = part.slots() > 0 ? part.slots() : spec.workers_per_node();
   job.lease = Duration(spec.lease_ns());
   job.gpus.assign(spec.gpus().begin(), spec.gpus().end());
+  job.binding = BindingOf(part);
   return {std::move(job), FactsFor(facts_, part, spec.listen())};
 }
 

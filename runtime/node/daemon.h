@@ -66,6 +66,7 @@ class Daemon {
 
   // Parts in jobs whose coordinator is elsewhere (daemon_parts.cc).
   absl::Status BeginPart(v1::NodePart part);
+  void BeginInvited(v1::NodePart part, const std::string& caller, Reply<v1::InviteReply> reply);
   void Standing(const std::string& job_id, const v1::PartUpdate& update);
   void EndIfIdle();
 
@@ -74,6 +75,7 @@ class Daemon {
   const NodeFacts facts_;
   std::map<std::string, std::unique_ptr<JobRunner>> jobs_;
   std::set<std::string> never_began_;  // of jobs_: new, and answered with an error
+  std::set<std::string> probing_;      // jobs for which this node looks at its GPUs
   std::map<std::string, std::unique_ptr<PartOwner>> owners_;  // of jobs_: coordinated elsewhere
 };
 

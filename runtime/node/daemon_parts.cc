@@ -1,6 +1,7 @@
 // Parts that this node has in jobs whose coordinator is elsewhere.
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -73,9 +74,28 @@ void Daemon::Invite(const v1::InviteRequest& request, const std::string& caller,
   part.mutable_tls()->set_certificate(options_.tls.certificate);
   part.mutable_tls()->set_private_key(options_.tls.private_key);
   part.mutable_tls()->set_authority(options_.tls.authority);
+  if (!part.has_gpu_wish()) return BeginInvited(std::move(part), caller, std::move(reply));
+  if (!probing_.insert(part.job_id()).second) {
+    return reply.Fail(absl::UnavailableError("it still looks at its GPUs"));
+  }
+  // The driver may block for seconds.
+  std::thread([this, part = std::move(part), caller, reply = std::move(reply)]() mutable {
+    absl::Status planned = PlanGpus(&part);
+    loop_->Post([this, part = std::move(part), caller, reply = std::move(reply),
+                 planned = std::move(planned)]() mutable {
+      probing_.erase(part.job_id());
+      if (!planned.ok()) return reply.Fail(planned);
+      BeginInvited(std::move(part), caller, std::move(reply));
+    });
+  }).detach();
+}
+
+void Daemon::BeginInvited(v1::NodePart part, const std::string& caller,
+                          Reply<v1::InviteReply> reply) {
+  const std::string job_id = part.job_id();
   const absl::Status begun = BeginPart(std::move(part));
   if (!begun.ok()) return reply.Fail(begun);
-  LogInfo("takes part in job ", request.part().job_id(), " of ", caller);
+  LogInfo("takes part in job ", job_id, " of ", caller);
   reply.Send({});
 }
 

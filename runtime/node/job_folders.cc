@@ -14,7 +14,7 @@ namespace {
 
 std::string OwnerLink(const std::string& folder) { return JoinPath(folder, "daemon"); }
 
-void Link(const std::string& link, const std::string& target) {
+void MakeLink(const std::string& link, const std::string& target) {
   ::unlink(link.c_str());
   if (::symlink(target.c_str(), link.c_str()) < 0) {
     LogWarning(ErrnoStatus(errno, absl::StrCat("create ", link)).message());
@@ -32,7 +32,7 @@ std::string TargetOf(const std::string& link) {
 }  // namespace
 
 void SetOwner(const std::string& folder, const std::string& socket) {
-  Link(OwnerLink(folder), socket);
+  MakeLink(OwnerLink(folder), socket);
 }
 
 bool IsOwner(const std::string& folder, const std::string& socket) {
@@ -43,7 +43,7 @@ void LinkJob(const std::string& ours, const std::string& folder) {
   if (folder == ours) return;
   const absl::Status made = MakeFolders(FolderOf(ours));
   if (!made.ok()) return LogWarning(made.message());
-  Link(ours, folder);
+  MakeLink(ours, folder);
 }
 
 void UnlinkJob(const std::string& ours) {

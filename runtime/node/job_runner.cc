@@ -10,6 +10,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/places.h"
 #include "runtime/base/text.h"
+#include "runtime/topology/xid.h"
 
 namespace trainctl {
 namespace {
@@ -26,6 +27,18 @@ constexpr Duration kLostPatience = seconds(60);
 constexpr Duration kRefusedPause = seconds(5);
 // How long a node that leaves tries to tell the coordinator before its workers are ended.
 constexpr Duration kLeavePatience = seconds(1);
+
+// Of requests by which this daemon keeps the node's place while an order is held; the shim's own
+// count from 1.
+constexpr uint64_t kHeldRequest = uint64_t{1} << 63;
+
+void Bind(const WorkerBinding& binding, frame::Launch* launch) {
+  BindOwn(binding, launch->local_rank, &launch->env);
+  const auto index = static_cast<size_t>(launch->local_rank);
+  if (launch->local_rank < 0 || index >= binding.workers.size()) return;
+  launch->cpus.assign(binding.workers[index].cpus.begin(), binding.workers[index].cpus.end());
+  launch->numa = binding.workers[index].numa;
+}
 
 v1::NodeMessage LeaseMessage(uint64_t request_id) {
   v1::NodeMessage message;
@@ -77,6 +90,7 @@ JobRunner::~JobRunner() {
   loop_->Cancel(shim_retry_);
   loop_->Cancel(rejoin_timer_);
   loop_->Cancel(leave_timer_);
+  loop_->Cancel(held_timer_);
 }
 
 std::string JobRunner::job_socket() const { return JobSocket(job_.job_id); }
@@ -92,14 +106,24 @@ void JobRunner::Begin() {
   if (ending_) return;
   if (shim_.Adopt().ok()) {
     shim_adopted_ = true;
+    WatchGpus(false);
     return TellIfListening();
   }
   shim_started_ = Now();
+  WatchGpus(true);
   const absl::Status status = shim_.Start();
   if (status.ok()) return;
   if (coordinator_ == nullptr) return ShimFailed(false, status.message());
   TellListening(status);
   coordinator_->Kill();
+}
+
+void JobRunner::WatchGpus(bool fresh) {
+  if (job_.binding.workers.empty()) return;
+  gpus_ = std::make_unique<GpuWatch>(
+      loop_, job_.job_id, job_.binding.workers, fresh,
+      GpuWatch::Callbacks{[this](const GpuError& error) { OnGpuError(error); },
+                          [this](const std::string& text) { SendNote(text); }});
 }
 
 void JobRunner::StartShim() {
@@ -211,6 +235,10 @@ void JobRunner::OnOrder(const v1::NodeOrder& order) {
   }
   if (order.has_lease()) {
     if (order.lease().request_id() == 0) return;
+    if (order.lease().request_id() == kHeldRequest) {
+      if (!order.lease().granted()) SendHeld();  // the shim asks itself, and is told the same
+      return;
+    }
     if (order.lease().request_id() == lease_request_) lease_request_ = 0;
   }
   if (order.has_release()) {
@@ -230,9 +258,69 @@ void JobRunner::OnOrder(const v1::NodeOrder& order) {
   if (auto* start = std::get_if<frame::StartEpoch>(&*frame)) {
     if (!job_.env.empty()) start->env = ForOwnNode(start->env, job_.env);
     if (!job_.cwd.empty()) start->cwd = job_.cwd;
+    AddDefaults({order.start().defaults().begin(), order.start().defaults().end()}, &start->env);
+    BindCommon(job_.binding, &start->env);
+    for (frame::Launch& launch : start->workers) Bind(job_.binding, &launch);
     state_.Ordered(*start);
+    return StartWhenFree(std::move(*start));
   }
+  if (std::holds_alternative<frame::StopEpoch>(*frame)) SendHeld();
   shim_.Send(*frame);
+}
+
+// What the old workers had on the GPUs may come back later than they end, and new ones would find
+// too little.
+void JobRunner::StartWhenFree(frame::StartEpoch start) {
+  if (gpus_ == nullptr) return shim_.Send(start);
+  if (held_.has_value() && held_->epoch == start.epoch) return;
+  held_ = std::move(start);
+  const int64_t epoch = held_->epoch;
+  KeepPlace();
+  gpus_->AwaitFree([this, epoch] {
+    if (held_.has_value() && held_->epoch == epoch) SendHeld();
+  });
+}
+
+// A node that says nothing for a lease is lost.
+void JobRunner::KeepPlace() {
+  if (!held_.has_value()) return;
+  join_.Send(LeaseMessage(kHeldRequest));
+  held_timer_ = loop_->After(job_.lease / 3, [this] { KeepPlace(); });
+}
+
+void JobRunner::SendHeld() {
+  if (!held_.has_value()) return;
+  loop_->Cancel(held_timer_);
+  shim_.Send(*std::exchange(held_, std::nullopt));
+}
+
+void JobRunner::OnGpuError(const GpuError& error) {
+  v1::NodeMessage message;
+  v1::GpuFault* fault = message.mutable_gpu_fault();
+  fault->set_epoch(state_.Told().epoch);
+  fault->set_xid(error.xid);
+  fault->set_local_rank(-1);
+  for (size_t i = 0; i < job_.binding.workers.size(); ++i) {
+    if (job_.binding.workers[i].uuid != error.uuid) continue;
+    fault->set_local_rank(static_cast<int>(i));
+    fault->set_device(job_.binding.workers[i].device);
+  }
+  const Xid xid = FindXid(error.xid);
+  LogWarning("job ", job_.job_id, ": ", fault->device(), " (", error.uuid, "): ", DescribeXid(xid));
+  join_.Send(std::move(message));
+  // Also to a coordinator that comes later.
+  if (xid.meaning == XidMeaning::kUnfit && unfit_.empty()) {
+    unfit_ = absl::StrCat(fault->device(), ": ", DescribeXid(xid));
+  }
+}
+
+void JobRunner::SendNote(const std::string& text) {
+  LogInfo("job ", job_.job_id, ": ", text);
+  v1::NodeMessage message;
+  message.mutable_note()->set_epoch(state_.Told().epoch);
+  message.mutable_note()->set_rank(-1);
+  message.mutable_note()->set_text(absl::StrCat("node ", facts_.node, " ", text));
+  join_.Send(std::move(message));
 }
 
 void JobRunner::OnShimDead(absl::string_view reason) {
@@ -240,6 +328,7 @@ void JobRunner::OnShimDead(absl::string_view reason) {
   if (released_) return;
   const bool began = std::exchange(shim_known_, false);
   lease_request_ = 0;
+  held_.reset();
   state_.ShimDied(Now().ns);
   // The node joins again with the next shim, or to say that there cannot be one.
   join_.Close();
@@ -291,6 +380,7 @@ void JobRunner::Leave(const std::string& reason) {
 void JobRunner::EndJob(absl::string_view reason) {
   if (std::exchange(ending_, true)) return;
   LogInfo("job ", job_.job_id, " ends here: ", reason);
+  held_.reset();
   loop_->Cancel(shim_retry_);
   if (!shim_.alive()) return Over();
   shim_.Send(frame::Release{});

@@ -15,6 +15,7 @@
 #include "proto/node.pb.h"
 #include "runtime/base/loop.h"
 #include "runtime/node/coordinator_process.h"
+#include "runtime/node/gpu_watch.h"
 #include "runtime/node/join_stream.h"
 #include "runtime/node/node_state.h"
 #include "runtime/node/prober.h"
@@ -22,6 +23,7 @@
 #include "runtime/node/shim_link.h"
 #include "runtime/node/wire.h"
 #include "runtime/rpc/channel.h"
+#include "runtime/topology/worker_binding.h"
 
 namespace trainctl {
 
@@ -34,7 +36,8 @@ class JobRunner {
     std::string shim_socket;
     int slots = 1;
     Duration lease{0};
-    std::vector<std::string> gpus;
+    std::vector<std::string> gpus;  // locked
+    WorkerBinding binding;
     bool scope = false;                         // see ShimPlace
     std::optional<ServiceAddress> coordinator;  // on another node; nullopt: we start it
     // Of the workers, instead of the coordinator's node's, where the user typed the command here
@@ -69,8 +72,14 @@ class JobRunner {
   void OnShimFrame(frame::Frame frame);
   void OnShimDead(absl::string_view reason);
   void OnOrder(const v1::NodeOrder& order);
+  void StartWhenFree(frame::StartEpoch start);
+  void KeepPlace();
+  void SendHeld();
+  void OnGpuError(const GpuError& error);
+  void SendNote(const std::string& text);
   void TellListening(const absl::Status& status);
   void StartShim();
+  void WatchGpus(bool fresh);
   void ShimFailed(bool began, absl::string_view why);
   void GiveUp(absl::string_view why);
   void TellIfListening();
@@ -100,6 +109,9 @@ class JobRunner {
   Loop::TimerId leave_timer_{};
   Instant heard_at_;  // of a coordinator on another node
   v1::PartUpdate standing_;
+  std::unique_ptr<GpuWatch> gpus_;         // null: the workers have no GPU from us
+  std::optional<frame::StartEpoch> held_;  // until the memory of its GPUs is free
+  Loop::TimerId held_timer_{};
   uint64_t lease_request_ = 0;  // the newest of the shim that was not answered; 0: none
   bool shim_known_ = false;     // its state was told since it was started
   std::string unfit_;           // why no shim can live here; empty: one can

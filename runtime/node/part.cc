@@ -16,8 +16,13 @@
 #include "runtime/base/network.h"
 #include "runtime/base/places.h"
 #include "runtime/base/status.h"
+#include "runtime/json/json_text.h"
 #include "runtime/security/peer_name.h"
 #include "runtime/security/tls_files.h"
+#include "runtime/topology/gpu_binding.h"
+#include "runtime/topology/gpu_use.h"
+#include "runtime/topology/probe.h"
+#include "runtime/topology/topology_text.h"
 
 namespace trainctl {
 namespace {
@@ -30,10 +35,14 @@ std::string MachineName() {
   return name;
 }
 
-int CoresAllowed() {
+std::vector<int> CpusAllowed() {
+  std::vector<int> cpus;
   cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof(set), &set) < 0) return 1;
-  return std::max(CPU_COUNT(&set), 1);
+  if (::sched_getaffinity(0, sizeof(set), &set) < 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<size_t>(cpu), &set)) cpus.push_back(cpu);
+  }
+  return cpus;
 }
 
 // One boot of one kernel, and which of its networks: two containers of one machine may have the
@@ -90,7 +99,7 @@ NodeFacts ThisNode(const std::string& name) {
   // One life of a daemon: a later life on this machine has a larger number.
   facts.incarnation = WallClockNanos();
   facts.machine = Machine();
-  facts.cores = CoresAllowed();
+  facts.cores = std::max(static_cast<int>(CpusAllowed().size()), 1);
   return facts;
 }
 
@@ -114,6 +123,47 @@ absl::Status CheckPart(const v1::NodePart& part) {
                                            "\", which is no literal address"));
   }
   return ParseEndpoint(part.coordinator(), 0).status();
+}
+
+WorkerBinding BindingOf(const v1::NodePart& part) {
+  WorkerBinding binding;
+  for (const v1::NodeBinding::Worker& worker : part.binding().workers()) {
+    binding.workers.push_back({worker.device(),
+                               worker.uuid(),
+                               worker.numa(),
+                               {worker.cpus().begin(), worker.cpus().end()}});
+  }
+  binding.slices = part.binding().slices();
+  binding.settings = {part.binding().settings().begin(), part.binding().settings().end()};
+  return binding;
+}
+
+absl::Status PlanGpus(v1::NodePart* part) {
+  GpuRequest request;
+  request.gpus = part->gpu_wish().gpus();
+  request.workers = part->slots();
+  request.several_nodes = true;
+  request.allowed_cpus = CpusAllowed();
+  ASSIGN_OR_RETURN(request.binding, ParseCpuBinding(part->gpu_wish().binding()));
+  ASSIGN_OR_RETURN(const GpuBinding planned, BindGpus(ProbeTopology(), request));
+  if (!part->gpu_wish().share()) {
+    RETURN_IF_ERROR(CheckGpusAreFree(planned.workers.workers));
+  }
+  v1::NodeBinding* binding = part->mutable_binding();
+  for (const GpuWorker& worker : planned.workers.workers) {
+    v1::NodeBinding::Worker* out = binding->add_workers();
+    out->set_device(worker.device);
+    out->set_uuid(worker.uuid);
+    out->set_numa(worker.numa);
+    for (const int cpu : worker.cpus) out->add_cpus(cpu);
+    if (!part->gpu_wish().share()) part->add_gpus(worker.uuid);
+  }
+  binding->set_slices(planned.workers.slices);
+  binding->mutable_settings()->insert(planned.workers.settings.begin(),
+                                      planned.workers.settings.end());
+  binding->set_devices(JsonText(TopologyDocument(planned.chosen)));
+  part->set_slots(binding->workers_size());
+  return absl::OkStatus();
 }
 
 absl::Status SavePart(const v1::NodePart& part) {
@@ -140,6 +190,7 @@ absl::StatusOr<JobRunner::Job> JobOf(const v1::NodePart& part) {
   job.gpus.assign(part.gpus().begin(), part.gpus().end());
   job.env.assign(part.env().begin(), part.env().end());
   job.cwd = part.cwd();
+  job.binding = BindingOf(part);
   ServiceAddress coordinator;
   ASSIGN_OR_RETURN(coordinator.endpoint, ParseEndpoint(part.coordinator(), 0));
   ASSIGN_OR_RETURN(coordinator.identity,
@@ -155,6 +206,7 @@ NodeFacts FactsFor(NodeFacts daemon, const v1::NodePart& part, const std::string
   if (!part.node().empty()) daemon.node = part.node();
   if (part.has_node_rank()) daemon.node_rank = part.node_rank();
   daemon.topology = part.topology();
+  daemon.devices = part.binding().devices();
   const bool alone = part.coordinator().empty() && listen.empty();
   daemon.addresses =
       alone ? std::vector<InterfaceAddress>{{"lo", "127.0.0.1"}} : AddressesFor(part, listen);

@@ -24,6 +24,12 @@ absl::Status CheckPart(const v1::NodePart& part);
 absl::Status SavePart(const v1::NodePart& part);
 absl::StatusOr<v1::NodePart> LoadPart(const std::string& folder);
 
+WorkerBinding BindingOf(const v1::NodePart& part);
+
+// Turns the part's wish for GPUs into slots, a binding and what is to be locked. Blocks as long as
+// the NVIDIA driver does; thread-safe. FAILED_PRECONDITION: this node is not fit.
+absl::Status PlanGpus(v1::NodePart* part);
+
 // A part with a coordinator elsewhere. Reads the files that prove who we are.
 absl::StatusOr<JobRunner::Job> JobOf(const v1::NodePart& part);
 

@@ -222,6 +222,7 @@ v1::NodeMessage StateMessage(const NodeFacts& facts, int slots, const std::strin
   m->set_topology(ValidUtf8(facts.topology));
   if (facts.node_rank >= 0) m->set_node_rank(facts.node_rank);
   m->set_cores(facts.cores);
+  m->set_devices(facts.devices);
   m->set_slots(unfit.empty() ? slots : 0);
   m->set_unfit(ValidUtf8(unfit));
   m->set_reserved_port(state.reserved_port);

@@ -24,6 +24,7 @@ struct NodeFacts {
   std::string topology;
   int node_rank = -1;  // asked for; -1: any
   int cores = 1;
+  std::string devices = {};  // as in v1::NodeState
 };
 
 // First on every Join stream. `unfit`: why the node can take no workers; empty: it can take

@@ -97,6 +97,8 @@ void EpochWorkers::StartWorker(size_t index) {
   worker.spec.cwd = start_.cwd;
   worker.spec.cgroup = cgroup_.fd();
   worker.spec.cgroup_entries = cgroup_.entries();
+  worker.spec.cpus = std::move(worker.launch.cpus);
+  worker.spec.numa = worker.launch.numa;
   worker.spec.environment = MergeEnvironment(start_.env, worker.launch.env);
   worker.error_file =
       std::string(EnvironmentValue(worker.spec.environment, "TORCHELASTIC_ERROR_FILE"));
@@ -141,6 +143,11 @@ void EpochWorkers::OnExecResult(Worker& worker) {
   if (result.kind == ExecResult::Kind::kPending) return;
   loop_.Unwatch(worker.exec_result.get());
   worker.exec_result.Close();
+  if (result.kind == ExecResult::Kind::kExecuted && !worker.spec.cpus.empty() &&
+      !IsBoundTo(worker.pid, worker.spec.cpus)) {
+    callbacks_.on_note(worker.launch.rank,
+                       "it is not bound to the CPUs of its GPU, which the cgroup does not allow");
+  }
   worker.spec = ProcessSpec{};
   if (result.kind == ExecResult::Kind::kFailed) {
     worker.spawn_errno = result.error;

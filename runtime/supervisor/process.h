@@ -26,7 +26,12 @@ struct ProcessSpec {
   std::string cwd;                  // empty: the supervisor's
   int cgroup = -1;                  // a group of version 2 in which it begins; -1: the supervisor's
   std::vector<int> cgroup_entries;  // of version 1, which it enters
+  std::vector<int> cpus;            // on which it may run; empty: those of the supervisor
+  int numa = -1;                    // whose memory it prefers; -1: as the supervisor
 };
+// Whether a process may run on these CPUs and no others. Of those of `cpus` that its cgroup does
+// not allow nothing is expected.
+bool IsBoundTo(pid_t pid, const std::vector<int>& cpus);
 
 // A child between fork and exec, with our ends of its pipes (non-blocking, close-on-exec).
 struct WorkerProcess {

@@ -69,6 +69,13 @@ absl::StatusOr<NvmlApi> LoadNvml(const char* library) {
   symbols.Optional("nvmlDeviceGetMaxMigDeviceCount", &api.mig_most);
   symbols.Optional("nvmlDeviceGetMigDeviceHandleByIndex", &api.mig_device);
   symbols.Optional("nvmlDeviceGetGpuFabricInfoV", &api.fabric);
+  symbols.Optional("nvmlDeviceGetHandleByUUID", &api.device_by_uuid);
+  symbols.Optional("nvmlDeviceGetMemoryInfo_v2", &api.memory2);
+  symbols.Optional("nvmlDeviceGetComputeRunningProcesses_v3", &api.compute_processes);
+  symbols.Optional("nvmlEventSetCreate", &api.event_set_create);
+  symbols.Optional("nvmlEventSetFree", &api.event_set_free);
+  symbols.Optional("nvmlDeviceRegisterEvents", &api.register_events);
+  symbols.Optional("nvmlEventSetWait_v2", &api.event_wait);
   if (!symbols.missing().empty()) {
     ::dlclose(handle);
     return absl::UnavailableError(

@@ -1,4 +1,4 @@
-// The functions of the NVIDIA management library that a probe calls, with declarations of our own:
+// The functions of the NVIDIA management library that we call, with declarations of our own:
 // its header is often absent where its library is. Layouts are NVIDIA's binary interface.
 #ifndef TRAINCTL_RUNTIME_TOPOLOGY_NVML_API_H_
 #define TRAINCTL_RUNTIME_TOPOLOGY_NVML_API_H_
@@ -53,6 +53,33 @@ struct NvmlFieldValue {
 };
 static_assert(sizeof(NvmlFieldValue) == 40);
 inline constexpr unsigned kNvmlFieldLinkState = 165;
+inline constexpr unsigned kNvmlFieldRecoveryAction = 230;
+
+struct NvmlMemory2 {
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+};
+static_assert(sizeof(NvmlMemory2) == 40);
+inline constexpr unsigned kNvmlMemory2Version = sizeof(NvmlMemory2) | 2u << 24;
+
+struct NvmlProcess {
+  unsigned pid;
+  unsigned long long used_bytes;  // all ones: not known
+  unsigned gpu_instance, compute_instance;
+};
+static_assert(sizeof(NvmlProcess) == 24);
+inline constexpr NvmlReturn kNvmlInsufficientSize = 7;
+
+struct NvmlEvent {
+  NvmlDevice device;
+  unsigned long long type, data;
+  unsigned gpu_instance, compute_instance;
+};
+static_assert(sizeof(NvmlEvent) == 32);
+inline constexpr unsigned long long kNvmlEventXid = 0x8;
+inline constexpr NvmlReturn kNvmlTimeout = 10;
+struct NvmlEventSetTag;
+using NvmlEventSet = NvmlEventSetTag*;
 
 // Null: this version of the library has no such function. The first block is never null after
 // LoadNvml.
@@ -85,6 +112,13 @@ struct NvmlApi {
   NvmlReturn (*mig_most)(NvmlDevice, unsigned* count);
   NvmlReturn (*mig_device)(NvmlDevice, unsigned index, NvmlDevice*);
   NvmlReturn (*fabric)(NvmlDevice, NvmlFabric*);
+  NvmlReturn (*device_by_uuid)(const char*, NvmlDevice*);
+  NvmlReturn (*memory2)(NvmlDevice, NvmlMemory2*);
+  NvmlReturn (*compute_processes)(NvmlDevice, unsigned* count, NvmlProcess*);
+  NvmlReturn (*event_set_create)(NvmlEventSet*);
+  NvmlReturn (*event_set_free)(NvmlEventSet);
+  NvmlReturn (*register_events)(NvmlDevice, unsigned long long types, NvmlEventSet);
+  NvmlReturn (*event_wait)(NvmlEventSet, NvmlEvent*, unsigned timeout_ms);
 };
 
 // Loads the library, which stays loaded. UNAVAILABLE: it is not installed, or one of the functions

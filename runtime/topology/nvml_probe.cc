@@ -143,6 +143,7 @@ class Probe {
     gpu.pcie.most_width = NumberOf(api_.pcie_most_width, device, 0);
     ReadMig(device, &gpu);
     ReadFabric(device, &gpu);
+    ReadRecovery(device, &gpu);
     devices_.push_back(device);
     seen_.gpus.push_back(std::move(gpu));
   }
@@ -188,6 +189,23 @@ class Probe {
     } else if (fabric.state == 3) {
       gpu->fabric = fabric.status == kNvmlSuccess ? FabricState::kReady : FabricState::kFailed;
     }
+  }
+
+  // What the driver itself says must be done before the GPU can be used again.
+  void ReadRecovery(NvmlDevice device, Gpu* gpu) const {
+    static constexpr const char* kActions[] = {
+        "", "reset it (nvidia-smi --gpu-reset)", "reboot the node",
+        "end all that uses it and its NVLink peers, and reset it",
+        "end all that uses it, and reset it"};
+    NvmlFieldValue value{};
+    value.field = kNvmlFieldRecoveryAction;
+    if (api_.field_values == nullptr || api_.field_values(device, 1, &value) != kNvmlSuccess ||
+        value.status != kNvmlSuccess || value.value.as_unsigned < 1 ||
+        value.value.as_unsigned > 4 || !gpu->problem.empty()) {
+      return;
+    }
+    gpu->problem = absl::StrCat("the driver says that after an error it needs this: ",
+                                kActions[value.value.as_unsigned]);
   }
 
   // Newer GPUs tell the state of a link as a field.

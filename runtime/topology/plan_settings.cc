@@ -130,6 +130,14 @@ std::vector<NcclSetting> Wanted(const PlanRequest& request, const TransportChoic
     settings.push_back(Left("NCCL_IB_TC", "the lossless class is the site's to name"));
     settings.push_back(Left("NCCL_CROSS_NIC", "whether rails are separate is not to be seen"));
   }
+  const bool some_have_rdma =
+      std::any_of(request.nodes.begin(), request.nodes.end(),
+                  [](const Topology& node) { return !ChosenPorts(node).empty(); });
+  if (between.transport == Transport::kTcp && some_have_rdma) {
+    settings.push_back(Set("NCCL_IB_DISABLE", "1",
+                           "the nodes have no kind of RDMA port in common, and each would take its "
+                           "own"));
+  }
   if (between.transport == Transport::kTcp && between.gigabytes_per_second >= 12.5) {
     settings.push_back(
         Set("NCCL_SOCKET_NTHREADS", "4", "one thread cannot fill 100 Gb/s Ethernet"));

@@ -134,8 +134,9 @@ void ReadLimits(Topology* out) {
   }
   struct rlimit memlock;
   if (::getrlimit(RLIMIT_MEMLOCK, &memlock) == 0) {
+    // Workers get the hard limit.
     out->memlock_kib =
-        memlock.rlim_cur == RLIM_INFINITY ? -1 : static_cast<int64_t>(memlock.rlim_cur >> 10);
+        memlock.rlim_max == RLIM_INFINITY ? -1 : static_cast<int64_t>(memlock.rlim_max >> 10);
   }
 }
 

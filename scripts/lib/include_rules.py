@@ -18,7 +18,7 @@ ALLOWED = {
     "runtime/json": set(),
     "runtime/local": {"runtime/base"},
     "runtime/nccl": {"runtime/base", "runtime/local", "runtime/device", "runtime/worker"},
-    "runtime/node": {"runtime/base", "runtime/local", "runtime/rpc", "runtime/topology",
+    "runtime/node": {"runtime/base", "runtime/json", "runtime/local", "runtime/rpc", "runtime/topology",
                      "runtime/checkpoint", "runtime/security", "runtime/telemetry",
                      "launcher/coordinator", "proto"},
     "runtime/preflight": {"runtime/base", "runtime/json", "runtime/local", "runtime/device", "runtime/worker",
@@ -40,7 +40,7 @@ PURE = [
     r"launcher/(hosts|journal_format|output_flow|preflight_findings|schedulers|store)\.(h|cc)",
     r"runtime/node/node_state\.(h|cc)",
     r"runtime/supervisor/slot\.(h|cc)",
-    r"runtime/topology/(transport_plan|plan_.*|pci_path|cpu_list)\.(h|cc)",
+    r"runtime/topology/(transport_plan|plan_.*|pci_path|cpu_list|gpu_binding|worker_binding|fitness|xid)\.(h|cc)",
 ]
 # Header -> what it brings into a part that must be a function of its arguments.
 IMPURE = [

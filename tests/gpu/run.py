@@ -18,6 +18,7 @@ TESTS = {
     "verdict": HERE.parent / "process/cli/verdict_test.py",
     "stop": HERE.parent / "process/cli/stop_test.py",
     "containment": HERE / "containment_test.py",
+    "binding": HERE / "binding_test.py",
     "pytorch": HERE / "pytorch_test.py",
     "preflight": HERE / "preflight_test.py",
     "nccl": HERE / "nccl_test.py",

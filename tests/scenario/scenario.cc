@@ -255,6 +255,14 @@ class Player {
     }
     if (c.verb == "diagnosed") return MakeDiagnosed(c);
     if (c.verb == "unfit") return NodeUnfit{node, EpochOf(c), c.Text("reason", "pid 8, state D")};
+    if (c.verb == "gpu_fault") {
+      return GpuFaulted{node,
+                        EpochOf(c),
+                        c.Int("local_rank", 0),
+                        c.Text("text", "GPU0: Xid 79 (GPU has fallen off the bus)"),
+                        c.Has("hardware") || c.Has("unfit"),
+                        c.Has("unfit")};
+    }
     if (c.verb == "reached") return MakeReached(c);
     if (c.verb == "watch") return FrontEndsChanged{static_cast<int>(First(c))};
     if (c.verb == "stop")

@@ -106,6 +106,15 @@ TEST(LaunchRequest, CountsWorkers) {
   EXPECT_EQ(MergeLaunch(flags, nullptr, Somewhere())->spec.workers_per_node, 12);
   Surroundings with_gpus = Somewhere();
   with_gpus.gpus = 4;
+  with_gpus.topology = [] {
+    Topology node;
+    for (int i = 0; i < 4; ++i) {
+      Gpu& gpu = node.gpus.emplace_back();
+      gpu.index = i;
+      gpu.uuid = "GPU-" + std::to_string(i);
+    }
+    return node;
+  };
   EXPECT_EQ(MergeLaunch(flags, nullptr, with_gpus)->spec.workers_per_node, 4);
   flags.nproc_per_node = "gpu";
   EXPECT_EQ(MergeLaunch(flags, nullptr, with_gpus)->spec.workers_per_node, 4);

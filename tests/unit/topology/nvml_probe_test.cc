@@ -22,6 +22,7 @@ struct FakeDriver {
   int p2p_status = 0;
   unsigned mig = 0;
   unsigned char fabric = 0;
+  unsigned recovery = 0;
 };
 FakeDriver fake;
 
@@ -82,7 +83,12 @@ NvmlApi NewerApi() {
     *active = static_cast<int>(link) < fake.links ? 1 : 0;
     return fake.link_by_field ? kNvmlNotSupported : kNvmlSuccess;
   };
-  api.field_values = [](NvmlDevice, int, NvmlFieldValue* value) {
+  api.field_values = [](NvmlDevice device, int, NvmlFieldValue* value) {
+    if (value->field == kNvmlFieldRecoveryAction) {
+      value->value.as_unsigned = NumberOf(device) == 0 ? fake.recovery : 0;
+      value->status = kNvmlSuccess;
+      return kNvmlSuccess;
+    }
     value->value.as_unsigned = static_cast<int>(value->scope) < fake.links ? 1 : 0;
     value->status = kNvmlSuccess;
     return kNvmlSuccess;
@@ -193,6 +199,14 @@ TEST(NvmlProbe, ALostGpuStaysInTheListWithItsProblem) {
   EXPECT_EQ(seen.links.size(), 1u);
   driver.second_opens = 999;
   EXPECT_THAT(Probed(driver, NewerApi()).gpus[1].problem, HasSubstr("some error"));
+}
+
+TEST(NvmlProbe, AGpuThatNeedsAResetSaysSo) {
+  FakeDriver driver;
+  driver.recovery = 1;
+  const NvmlSeen seen = Probed(driver, NewerApi());
+  EXPECT_THAT(seen.gpus[0].problem, HasSubstr("nvidia-smi --gpu-reset"));
+  EXPECT_EQ(seen.gpus[1].problem, "");
 }
 
 TEST(NvmlProbe, SaysWhyThereIsNoDriver) {
