@@ -1,5 +1,7 @@
 #include "kernels/cuda/classifier.h"
 
+#include <cuda_pipeline.h>
+
 #include <algorithm>
 
 #include "kernels/cuda/packed.cuh"
@@ -51,10 +53,9 @@ struct Softmax {
   }
 };
 
-// Goes through a row; see(values, column) gets vectors, with -infinity for padding. Copies the row
-// to `cache` if that is not null.
+// Goes through a row; see(values, column) gets vectors, with -infinity for padding.
 template <int N, typename T, typename See>
-__device__ void ForRow(const T* x, int classes, T* cache, See&& see) {
+__device__ void ForRow(const T* x, int classes, See&& see) {
   constexpr int kUnroll = 4;
   const int stride = blockDim.x * N;
   for (int first = threadIdx.x * N; first < classes; first += stride * kUnroll) {
@@ -67,7 +68,6 @@ __device__ void ForRow(const T* x, int classes, T* cache, See&& see) {
     for (int u = 0; u < kUnroll; ++u) {
       const int column = first + u * stride;
       if (column >= classes) break;
-      if (cache != nullptr) packed[u].Write(cache + column);
       float v[N];
 #pragma unroll
       for (int k = 0; k < N; ++k) v[k] = packed[u][k];
@@ -80,8 +80,9 @@ __device__ void ForRow(const T* x, int classes, T* cache, See&& see) {
   }
 }
 
-// A block for each row, which stays in shared memory between the two passes if kCached, so that it
-// is read once.
+// A block for each row. If kCached, the row is copied to shared memory without a detour through
+// registers, so that all of it is on its way at once, and is read once. Each thread reads there
+// only what it copied itself.
 template <typename T, int N, bool kCached>
 __global__ void __launch_bounds__(kThreads, 2)
     ForwardBackwardKernel(T* logits, const int32_t* targets, float scale, const float* loss_scale,
@@ -94,14 +95,20 @@ __global__ void __launch_bounds__(kThreads, 2)
   const float target_logit = known ? ToFloat(x[target]) : NAN;
   if (loss_scale != nullptr) scale *= *loss_scale;
   Softmax softmax;
-  ForRow<N>(x, classes, kCached ? cache : nullptr,
-            [&](const float(&v)[N], int) { softmax.Add<T>(v); });
+  if constexpr (kCached) {
+    for (int column = threadIdx.x * N; column < classes; column += blockDim.x * N) {
+      __pipeline_memcpy_async(cache + column, x + column, N * sizeof(T));
+    }
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+  }
+  const T* const from = kCached ? cache : x;
+  ForRow<N>(from, classes, [&](const float(&v)[N], int) { softmax.Add<T>(v); });
   softmax.Join();
   if (threadIdx.x == 0) {
     losses[blockIdx.x] = logf(softmax.sum) + (softmax.largest - target_logit);
   }
   const float factor = known ? scale / softmax.sum : NAN;
-  const T* const from = kCached ? cache : x;
 #pragma unroll 4
   for (int column = threadIdx.x * N; column < stride; column += blockDim.x * N) {
     float v[N] = {};
@@ -123,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     EvaluateKernel(const T* logits, const int32_t* targets, float* losses, int32_t* correct,
                    int classes, int stride) {
   const T* const x = logits + static_cast<int64_t>(blockIdx.x) * stride;
@@ -132,7 +139,7 @@ __global__ void __launch_bounds__(kThreads)
   const float target_logit = known ? ToFloat(x[target]) : NAN;
   bool beaten = !(target_logit == target_logit);
   Softmax softmax;
-  ForRow<N>(x, classes, static_cast<T*>(nullptr), [&](const float(&v)[N], int column) {
+  ForRow<N>(x, classes, [&](const float(&v)[N], int column) {
     softmax.Add<T>(v);
     // Before the target an equal logit beats it, too.
     const bool before = column + N <= target;
@@ -213,8 +220,9 @@ absl::Status ClassifierForwardBackward(Dtype type, void* logits, const int32_t* 
     using T = typename decltype(tag)::Type;
     return WithElements<T>(logits, shape, [&](auto n) {
       const int64_t row = shape.stride * static_cast<int64_t>(sizeof(T));
-      const bool cached = TwoFit(row);
-      const auto kernel = cached ? ForwardBackwardKernel<T, n.value, true>
+      constexpr bool kVectors = n.value > 1;
+      const bool cached = kVectors && TwoFit(row);
+      const auto kernel = cached ? ForwardBackwardKernel<T, n.value, kVectors>
                                  : ForwardBackwardKernel<T, n.value, false>;
       const int shared = cached ? static_cast<int>(row) : 0;
       if (shared > 32 * 1024) {
