@@ -391,6 +391,8 @@ void JobRunner::Over() {
   if (coordinator_ == nullptr) {
     Stand(v1::PartUpdate::LEFT, "another daemon has it");
     callbacks_.on_standing(standing_);
+  } else if (!ending_) {
+    LogWarning("left job ", job_.job_id, ": another daemon has it");
   }
   callbacks_.on_over();
 }

@@ -178,14 +178,16 @@ void ShimLink::Closed(const absl::Status& why) {
   connected_ = false;
   LogInfo("connection to the shim of job ", place_.job_id, ": ", why.message());
   if (!pidfd_.valid()) return TellDead(Now() + kSweepPatience);
+  if (++refusals_ > kMaxRefusals) return callbacks_.on_taken();
   // The process may be about to end; its pidfd tells. If it lives on, it is asked again.
   retry_ = loop_->After(kReconnectDelay, [this] { Reconnect(); });
 }
 
 void ShimLink::Reconnect() {
-  if (!pidfd_.valid()) return;
-  if (++refusals_ > kMaxRefusals) return callbacks_.on_taken();
-  if (const absl::Status status = Adopt(); !status.ok()) Closed(status);
+  if (!pidfd_.valid() || Adopt().ok()) return;
+  // Not a refusal: half of it is dead, and the other half ends the workers first, however long
+  // that takes.
+  retry_ = loop_->After(kReconnectDelay, [this] { Reconnect(); });
 }
 
 void ShimLink::Send(const frame::Frame& frame) {

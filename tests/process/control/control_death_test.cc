@@ -3,15 +3,17 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <csignal>
-
 #include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <map>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "gmock/gmock.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/file.h"
 #include "runtime/local/cgroup.h"
@@ -28,6 +30,13 @@ constexpr char kWorker[] =
     "mv pid.$TRAINCTL_EPOCH.$RANK.tmp pid.$TRAINCTL_EPOCH.$RANK; echo epoch $TRAINCTL_EPOCH; "
     "while [ ! -e go ]; do sleep 0.01; done; echo last";
 
+pid_t ParentOf(pid_t pid) {
+  pid_t parent = 0;
+  const std::string stat = ReadFile(absl::StrCat("/proc/", pid, "/stat")).value_or("");
+  std::sscanf(stat.c_str() + stat.rfind(')') + 1, " %*c %d", &parent);
+  return parent;
+}
+
 class ControlDeath : public Control {
  protected:
   pid_t Worker(int epoch, int rank) {
@@ -40,6 +49,19 @@ class ControlDeath : public Control {
         },
         path);
     return pid;
+  }
+  // The keeper and its child, the supervisor.
+  std::pair<pid_t, pid_t> ShimOf(const StartedJob& job) {
+    std::map<pid_t, pid_t> parents;
+    for (const pid_t pid : ProcessesNaming(job.job_folder)) {
+      const auto line = ReadFile(absl::StrCat("/proc/", pid, "/cmdline"));
+      if (absl::StrContains(line.value_or(""), "train-shim")) parents[pid] = ParentOf(pid);
+    }
+    for (const auto& [pid, parent] : parents) {
+      if (parents.count(parent) != 0) return {parent, pid};
+    }
+    ADD_FAILURE() << "no shim";
+    return {};
   }
   void Go() { ASSERT_TRUE(WriteFileAtomically(File("go"), "").ok()); }
 };
@@ -115,6 +137,27 @@ TEST_F(ControlDeath, ADaemonWaitsForTheCoordinatorThatTheLastOneStarted) {
   const auto ended = front.AwaitEnd();
   ASSERT_TRUE(ended.has_value()) << front.end_status();
   EXPECT_EQ(front.Output(0), "epoch 0\nlast\n");
+}
+
+TEST_F(ControlDeath, ADaemonWaitsForHalfAShimHoweverLongItTakesToEnd) {
+  ASSERT_TRUE(StartDaemon({}).ok());
+  JobSpec spec = Spec(kWorker);
+  spec.max_restarts = 1;
+  const StartedJob job = Submit(spec);
+  FrontEnd front(job.job_socket, {.output = true, .owner = true});
+  Worker(0, 0);
+  const auto [keeper, supervisor] = ShimOf(job);
+  ASSERT_EQ(::kill(keeper, SIGSTOP), 0);
+  ASSERT_EQ(::kill(supervisor, SIGKILL), 0);
+  // Longer than the daemon waits before it believes that another one has the shim.
+  const Instant until = Now() + milliseconds(400);
+  WaitUntil([&] { return Now() > until; }, "time");
+  ASSERT_EQ(::kill(keeper, SIGCONT), 0);
+  Worker(1, 0);
+  Go();
+  const auto ended = front.AwaitEnd();
+  ASSERT_TRUE(ended.has_value()) << front.end_status();
+  EXPECT_EQ(ended->outcome, "succeeded") << ended->reason;
 }
 
 TEST_F(ControlDeath, ACoordinatorThatHangsIsReplacedBeforeTheLeaseEnds) {
