@@ -41,6 +41,9 @@ Json ReadModel(YamlReader model) {
     Put(&json, "width", width);
     Put(&json, "heads", heads);
     Put(&json, "context", model.Integer("context", 1, 1 << 20));
+    if (const std::optional<std::string> word = model.Word("recompute", {"true", "false"})) {
+      json["recompute"] = *word == "true";
+    }
     if (width.has_value() && heads.has_value() && *width % *heads != 0) {
       model.Problem("width",
                     absl::StrCat("(", *width, ") must be a multiple of heads (", *heads, ")"));
@@ -138,7 +141,8 @@ std::string ReadTrain(YamlReader train) {
   }
   Put(&json, "steps", steps);
   Put(&json, "epochs", epochs);
-  Put(&json, "precision", train.Word("precision", {"auto", "fp32"}));
+  Put(&json, "device", train.Word("device", {"auto", "cpu", "cuda"}));
+  Put(&json, "precision", train.Word("precision", {"auto", "fp32", "tf32", "bf16", "fp16"}));
   Put(&json, "seed", train.Integer("seed", 0, std::numeric_limits<int64_t>::max()));
   Put(&json, "drift_check_every", train.Integer("drift_check_every", 0, kMost));
   train.RefuseUnknownKeys();

@@ -32,18 +32,22 @@ struct HeadRows {
   T *q, *k, *v;
 };
 
-// acc[n] += left rows · tileᵀ for kColumns tile rows from `column` on.
-template <typename T, int kD, int kColumns>
-__device__ __forceinline__ void ProductTransposed(const uint32_t (&left)[kD / 16][4], uint32_t tile,
-                                                  int column, float (&acc)[kColumns / 8][4]) {
+// acc[strip][n] += left rows · tileᵀ for kColumns tile rows from `column` on.
+template <typename T, int kD, int kColumns, int kStrips>
+__device__ __forceinline__ void ProductTransposed(const uint32_t (&left)[kStrips][kD / 16][4],
+                                                  uint32_t tile, int column,
+                                                  float (&acc)[kStrips][kColumns / 8][4]) {
 #pragma unroll
   for (int step = 0; step < kD / 16; ++step) {
 #pragma unroll
     for (int n = 0; n < kColumns / 8; n += 2) {
       uint32_t b[4];
       Tile<kD>::RightOfTransposed(tile, column + n * 8, step, b);
-      HalfWord<T>::Mma(acc[n], left[step], b[0], b[1]);
-      HalfWord<T>::Mma(acc[n + 1], left[step], b[2], b[3]);
+#pragma unroll
+      for (int strip = 0; strip < kStrips; ++strip) {
+        HalfWord<T>::Mma(acc[strip][n], left[strip][step], b[0], b[1]);
+        HalfWord<T>::Mma(acc[strip][n + 1], left[strip][step], b[2], b[3]);
+      }
     }
   }
 }
@@ -58,20 +62,26 @@ __device__ __forceinline__ void AsLeft(const float (&first)[4], const float (&se
   a[3] = HalfWord<T>::Pack(second[2], second[3]);
 }
 
-// acc[kD columns] += p (kRows columns, in accumulators) · tile rows from `row` on.
-template <typename T, int kD, int kRows>
-__device__ __forceinline__ void Product(const float (&p)[kRows / 8][4], uint32_t tile, int row,
-                                        float (&acc)[kD / 8][4]) {
+// acc[strip][kD columns] += p (kRows columns, in accumulators) · tile rows from `row` on.
+template <typename T, int kD, int kRows, int kStrips>
+__device__ __forceinline__ void Product(const float (&p)[kStrips][kRows / 8][4], uint32_t tile,
+                                        int row, float (&acc)[kStrips][kD / 8][4]) {
 #pragma unroll
   for (int step = 0; step < kRows / 16; ++step) {
-    uint32_t a[4];
-    AsLeft<T>(p[2 * step], p[2 * step + 1], a);
+    uint32_t a[kStrips][4];
+#pragma unroll
+    for (int strip = 0; strip < kStrips; ++strip) {
+      AsLeft<T>(p[strip][2 * step], p[strip][2 * step + 1], a[strip]);
+    }
 #pragma unroll
     for (int n = 0; n < kD / 8; n += 2) {
       uint32_t b[4];
       Tile<kD>::Right(tile, row + 16 * step, n, b);
-      HalfWord<T>::Mma(acc[n], a, b[0], b[1]);
-      HalfWord<T>::Mma(acc[n + 1], a, b[2], b[3]);
+#pragma unroll
+      for (int strip = 0; strip < kStrips; ++strip) {
+        HalfWord<T>::Mma(acc[strip][n], a[strip], b[0], b[1]);
+        HalfWord<T>::Mma(acc[strip][n + 1], a[strip], b[2], b[3]);
+      }
     }
   }
 }
@@ -96,6 +106,20 @@ struct ForwardShape {
   static constexpr int kBytes = kRows * kD * 2 + 4 * kTileBytes;
   static constexpr int kResident = kD > 64 ? 1 : 2;  // blocks on a multiprocessor
 };
+
+// Scores of positions later than the row's own become those of nothing. `column` is that of the
+// first score, `top` the position of row 0 of the strip.
+template <int kColumns>
+__device__ __forceinline__ void HideLater(float (&s)[kColumns / 8][4], int column, int top) {
+  const int row = (threadIdx.x & 31) >> 2, pair = threadIdx.x & 3;
+#pragma unroll
+  for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (column + n * 8 + pair * 2 + (i & 1) > top + row + (i >> 1) * 8) s[n][i] = -INFINITY;
+    }
+  }
+}
 
 // One strip's softmax over a tile of scores, which become probabilities relative to the new largest
 // score; `out` and `sum` are scaled to match.
@@ -179,24 +203,16 @@ __global__ void __launch_bounds__(kThreads, ForwardShape<kD>::kResident)
     }
     const uint32_t k_tile = kv_tiles + (tile & 1) * 2 * Shape::kTileBytes;
     const int column = tile * kTile;
+    if (column < first + own + 16 * Shape::kStrips) {  // something of it is seen
+      float s[Shape::kStrips][kTile / 8][4] = {};
+      ProductTransposed<T, kD, kTile>(q, k_tile, 0, s);
 #pragma unroll
-    for (int strip = 0; strip < Shape::kStrips; ++strip) {
-      const int top = first + own + strip * 16;
-      if (column > top + 15) continue;  // nothing of it is seen
-      float s[kTile / 8][4] = {};
-      ProductTransposed<T, kD, kTile>(q[strip], k_tile, 0, s);
-      if (column + kTile - 1 > top) {
-#pragma unroll
-        for (int n = 0; n < kTile / 8; ++n) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const int at = column + n * 8 + pair * 2 + (i & 1);
-            if (at > top + row + (i >> 1) * 8) s[n][i] = -INFINITY;
-          }
-        }
+      for (int strip = 0; strip < Shape::kStrips; ++strip) {
+        const int top = first + own + strip * 16;
+        if (column + kTile - 1 > top) HideLater<kTile>(s[strip], column, top);
+        OnlineSoftmax<kD>(s[strip], scale * kLog2e, largest[strip], sum[strip], out[strip]);
       }
-      OnlineSoftmax<kD>(s, scale * kLog2e, largest[strip], sum[strip], out[strip]);
-      Product<T, kD, kTile>(s, k_tile + Shape::kTileBytes, 0, out[strip]);
+      Product<T, kD, kTile>(s, k_tile + Shape::kTileBytes, 0, out);
     }
     __syncthreads();
   }
@@ -226,12 +242,54 @@ __global__ void __launch_bounds__(kThreads, ForwardShape<kD>::kResident)
 // The gradient of q, and for each row the dot product of dy and y.
 template <int kD>
 struct QueryShape {
-  static constexpr int kRows = kWarps * 16;
+  static constexpr int kStrips = kD > 64 ? 1 : 2;
+  static constexpr int kRows = kWarps * 16 * kStrips;
   static constexpr int kTileBytes = kTile * kD * 2;
   static constexpr int kBytes = 2 * kRows * kD * 2 + 4 * kTileBytes;
-  static constexpr int kResident = kD > 64 ? 1 : 3;
+  static constexpr int kResident = kD > 64 ? 1 : 2;
   static constexpr int kPart = 32;  // columns of scores at a time
 };
+
+// For rows `row` and `row + 8` of the strip at position `top`: the dot product of dy, which is a
+// left operand, and y.
+template <typename T, int kD>
+__device__ __forceinline__ void RowDots(const uint32_t (&d)[kD / 16][4], const T* y, int64_t width,
+                                        int top, int context, float (&dot)[2]) {
+  const int row = (threadIdx.x & 31) >> 2, pair = threadIdx.x & 3;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    dot[half] = 0;
+    const int t = top + row + half * 8;
+    const T* y_row = y + int64_t{t} * width + pair * 2;
+    if (t < context) {
+#pragma unroll
+      for (int step = 0; step < kD / 16; ++step) {
+#pragma unroll
+        for (int side = 0; side < 2; ++side) {
+          const float2 a = HalfWord<T>::Unpack(d[step][2 * side + half]);
+          const float2 b =
+              HalfWord<T>::Unpack(*reinterpret_cast<const uint32_t*>(y_row + step * 16 + side * 8));
+          dot[half] += a.x * b.x + a.y * b.y;
+        }
+      }
+    }
+    dot[half] = SumOfQuad(dot[half]);
+  }
+}
+
+// Writes those for the gradients of k and v, and reads the rows' log sums.
+__device__ __forceinline__ void KeepDots(const float (&dot)[2], const float* log_sums,
+                                         float* row_dots, int top, int context,
+                                         float (&log2_sum)[2]) {
+  const int row = (threadIdx.x & 31) >> 2, pair = threadIdx.x & 3;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int t = top + row + half * 8;
+    const int64_t at = int64_t{blockIdx.y} * context + t;
+    log2_sum[half] = t < context ? log_sums[at] * kLog2e : 0.0f;
+    if (t < context && pair == 0) row_dots[at] = dot[half];
+  }
+}
 
 // ds = p (dp - dot), with p from the scores, in the place of dp. `column` is that of the first
 // score, `top` the position of row 0 of the strip.
@@ -268,9 +326,8 @@ __global__ void __launch_bounds__(kThreads, QueryShape<kD>::kResident)
   const T* dy_rows = rows.Of(dy, context, kD);
   const T* y_rows = rows.Of(y, context, kD);
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Shape::kRows;
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int row = lane >> 2, pair = lane & 3;
-  const int own = warp * 16, top = first + own;
+  const int warp = threadIdx.x >> 5;
+  const int own = warp * 16 * Shape::kStrips;  // first row of this warp in the tile
   const int tiles = (min(context, first + Shape::kRows) + kTile - 1) / kTile;
 
   const auto load = [&](int tile) {
@@ -284,9 +341,9 @@ __global__ void __launch_bounds__(kThreads, QueryShape<kD>::kResident)
   load(0);
   CommitCopies();
 
-  uint32_t q[kD / 16][4], d[kD / 16][4];
-  float dq[kD / 8][4] = {};
-  float log2_sum[2], dot[2] = {0, 0};
+  uint32_t q[Shape::kStrips][kD / 16][4], d[Shape::kStrips][kD / 16][4];
+  float dq[Shape::kStrips][kD / 8][4] = {};
+  float log2_sum[Shape::kStrips][2], dot[Shape::kStrips][2];
   for (int tile = 0; tile < tiles; ++tile) {
     if (tile + 1 < tiles) load(tile + 1);
     CommitCopies();
@@ -294,49 +351,42 @@ __global__ void __launch_bounds__(kThreads, QueryShape<kD>::kResident)
     __syncthreads();
     if (tile == 0) {
 #pragma unroll
-      for (int step = 0; step < kD / 16; ++step) {
-        Tile<kD>::Left(q_tile, own, step, q[step]);
-        Tile<kD>::Left(dy_tile, own, step, d[step]);
-      }
+      for (int strip = 0; strip < Shape::kStrips; ++strip) {
+        const int at = own + strip * 16;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int t = top + row + half * 8;
-        const T* y_row = y_rows + int64_t{t} * rows.width + pair * 2;
-        if (t < context) {
-#pragma unroll
-          for (int step = 0; step < kD / 16; ++step) {
-#pragma unroll
-            for (int side = 0; side < 2; ++side) {
-              const float2 a = HalfWord<T>::Unpack(d[step][2 * side + half]);
-              const float2 b = HalfWord<T>::Unpack(
-                  *reinterpret_cast<const uint32_t*>(y_row + step * 16 + side * 8));
-              dot[half] += a.x * b.x + a.y * b.y;
-            }
-          }
+        for (int step = 0; step < kD / 16; ++step) {
+          Tile<kD>::Left(q_tile, at, step, q[strip][step]);
+          Tile<kD>::Left(dy_tile, at, step, d[strip][step]);
         }
-        dot[half] = SumOfQuad(dot[half]);
-        const int64_t at = int64_t{blockIdx.y} * context + t;
-        log2_sum[half] = t < context ? log_sums[at] * kLog2e : 0.0f;
-        if (t < context && pair == 0) row_dots[at] = dot[half];
+        RowDots<T, kD>(d[strip], y_rows, rows.width, first + at, context, dot[strip]);
+        KeepDots(dot[strip], log_sums, row_dots, first + at, context, log2_sum[strip]);
       }
     }
     const uint32_t k_tile = kv_tiles + (tile & 1) * 2 * Shape::kTileBytes;
 #pragma unroll
     for (int part = 0; part < kTile; part += kPart) {
       const int column = tile * kTile + part;
-      if (column > top + 15) continue;
-      float s[kPart / 8][4] = {}, ds[kPart / 8][4] = {};
+      if (column >= first + own + 16 * Shape::kStrips) continue;  // nothing of it is seen
+      float s[Shape::kStrips][kPart / 8][4] = {}, ds[Shape::kStrips][kPart / 8][4] = {};
       ProductTransposed<T, kD, kPart>(q, k_tile, part, s);
       ProductTransposed<T, kD, kPart>(d, k_tile + Shape::kTileBytes, part, ds);
-      ScoreGradient<kPart>(s, ds, scale * kLog2e, log2_sum, dot, column, top);
+#pragma unroll
+      for (int strip = 0; strip < Shape::kStrips; ++strip) {
+        ScoreGradient<kPart>(s[strip], ds[strip], scale * kLog2e, log2_sum[strip], dot[strip],
+                             column, first + own + strip * 16);
+      }
       Product<T, kD, kPart>(ds, k_tile, part, dq);
     }
     __syncthreads();
   }
 
-  StoreAccumulators<T, kD>(q_tile, own, dq, scale, scale);
-  __syncwarp();
-  WriteRows<T, kD>(q_tile, own, dqkv + (rows.q - qkv), stride, top, context);
+#pragma unroll
+  for (int strip = 0; strip < Shape::kStrips; ++strip) {
+    const int at = own + strip * 16;
+    StoreAccumulators<T, kD>(q_tile, at, dq[strip], scale, scale);
+    __syncwarp();
+    WriteRows<T, kD>(q_tile, at, dqkv + (rows.q - qkv), stride, first + at, context);
+  }
 }
 
 // The gradients of k and v. Scores are transposed: a warp owns 16 positions of k and v and walks
@@ -391,8 +441,8 @@ __global__ void __launch_bounds__(kThreads, KeyShape<kD>::kResident)
   load(first_tile);
   CommitCopies();
 
-  uint32_t k[kD / 16][4], v[kD / 16][4];
-  float dk[kD / 8][4] = {}, dv[kD / 8][4] = {};
+  uint32_t k[1][kD / 16][4], v[1][kD / 16][4];
+  float dk[1][kD / 8][4] = {}, dv[1][kD / 8][4] = {};
   for (int tile = first_tile; tile < tiles; ++tile) {
     if (tile + 1 < tiles) load(tile + 1);
     CommitCopies();
@@ -401,8 +451,8 @@ __global__ void __launch_bounds__(kThreads, KeyShape<kD>::kResident)
     if (tile == first_tile) {
 #pragma unroll
       for (int step = 0; step < kD / 16; ++step) {
-        Tile<kD>::Left(k_tile, own, step, k[step]);
-        Tile<kD>::Left(v_tile, own, step, v[step]);
+        Tile<kD>::Left(k_tile, own, step, k[0][step]);
+        Tile<kD>::Left(v_tile, own, step, v[0][step]);
       }
     }
     const uint32_t q_tile = q_tiles + (tile & 1) * 2 * Shape::kTileBytes;
@@ -412,7 +462,7 @@ __global__ void __launch_bounds__(kThreads, KeyShape<kD>::kResident)
     for (int part = 0; part < kTile; part += kPart) {
       const int column = tile * kTile + part;  // position of a row of q
       if (column + kPart - 1 < top) continue;  // none of these rows sees this warp's positions
-      float s[kPart / 8][4] = {}, ds[kPart / 8][4] = {};
+      float s[1][kPart / 8][4] = {}, ds[1][kPart / 8][4] = {};
       ProductTransposed<T, kD, kPart>(k, q_tile, part, s);
       ProductTransposed<T, kD, kPart>(v, dy_tile, part, ds);
 #pragma unroll
@@ -424,9 +474,9 @@ __global__ void __launch_bounds__(kThreads, KeyShape<kD>::kResident)
         for (int i = 0; i < 4; ++i) {
           const bool seen = top + row + (i >> 1) * 8 <= tile * kTile + at + (i & 1);
           const float l = i & 1 ? log_sum.y : log_sum.x;
-          const float p = seen ? Exp2(kLog2e * (s[n][i] * scale - l)) : 0.0f;
-          s[n][i] = p;
-          ds[n][i] = seen ? p * (ds[n][i] - (i & 1 ? dot.y : dot.x)) : 0.0f;
+          const float p = seen ? Exp2(kLog2e * (s[0][n][i] * scale - l)) : 0.0f;
+          s[0][n][i] = p;
+          ds[0][n][i] = seen ? p * (ds[0][n][i] - (i & 1 ? dot.y : dot.x)) : 0.0f;
         }
       }
       Product<T, kD, kPart>(s, dy_tile, part, dv);
@@ -435,8 +485,8 @@ __global__ void __launch_bounds__(kThreads, KeyShape<kD>::kResident)
     __syncthreads();
   }
 
-  StoreAccumulators<T, kD>(k_tile, own, dk, scale, scale);
-  StoreAccumulators<T, kD>(v_tile, own, dv, 1.0f, 1.0f);
+  StoreAccumulators<T, kD>(k_tile, own, dk[0], scale, scale);
+  StoreAccumulators<T, kD>(v_tile, own, dv[0], 1.0f, 1.0f);
   __syncwarp();
   WriteRows<T, kD>(k_tile, own, dqkv + (rows.k - qkv), stride, top, context);
   WriteRows<T, kD>(v_tile, own, dqkv + (rows.v - qkv), stride, top, context);

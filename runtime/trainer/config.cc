@@ -75,6 +75,12 @@ class ObjectReader {
     }
     Fail(Path(key), absl::StrCat("must be one of: ", absl::StrJoin(names, ", ")));
   }
+  void Flag(const char* key, bool* out) {
+    const json* found = Find(key);
+    if (found == nullptr) return;
+    if (!found->is_boolean()) return Fail(Path(key), "must be true or false");
+    *out = found->get<bool>();
+  }
   void Integers(const char* key, int64_t low, int64_t high, std::vector<int64_t>* out) {
     const json* found = Find(key);
     if (found == nullptr) return;
@@ -138,6 +144,7 @@ void ReadModel(const json& section, ModelConfig* model, absl::Status* error) {
   reader.Integer("width", 1, 1 << 16, &model->width);
   reader.Integer("heads", 1, 1 << 12, &model->heads);
   reader.Integer("context", 1, 1 << 20, &model->context);
+  reader.Flag("recompute", &model->recompute);
   if (model->width % model->heads != 0) {
     reader.Fail("model.width", absl::StrCat("(", model->width, ") must be a multiple of heads (",
                                             model->heads, ")"));
@@ -235,8 +242,16 @@ absl::StatusOr<TrainConfig> ParseTrainConfig(absl::string_view text) {
     reader.Integer("seed", 0, std::numeric_limits<int64_t>::max(), &seed);
     config.seed = static_cast<uint64_t>(seed);
     reader.Integer("drift_check_every", 0, kMaxSteps, &config.drift_check_every);
-    int precision = 32;
-    reader.Word<int>("precision", {{"auto", 32}, {"fp32", 32}}, &precision);
+    reader.Word<Device>("device",
+                        {{"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}},
+                        &config.device);
+    reader.Word<Precision>("precision",
+                           {{"auto", Precision::kAuto},
+                            {"fp32", Precision::kFp32},
+                            {"tf32", Precision::kTf32},
+                            {"bf16", Precision::kBf16},
+                            {"fp16", Precision::kFp16}},
+                           &config.precision);
     reader.Text("plan_in", &config.plan_file);
   }
   RETURN_IF_ERROR(error);

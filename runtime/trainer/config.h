@@ -11,8 +11,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/trainer/dataset.h"
+#include "runtime/trainer/device_choice.h"
 #include "runtime/trainer/model.h"
 #include "runtime/trainer/optimizer.h"
+#include "runtime/trainer/precision.h"
 #include "runtime/trainer/schedule.h"
 
 namespace trainctl {
@@ -26,6 +28,7 @@ struct ModelConfig {
   int64_t heads = 4;
   int64_t context = 128;
   double dropout = 0;
+  bool recompute = false;  // gpt on a GPU: activations are computed again rather than kept
 };
 
 struct TrainConfig {
@@ -38,6 +41,8 @@ struct TrainConfig {
   int64_t micro_batch = 0;       // samples at a time on one worker; 0: its whole share
   std::optional<int64_t> steps;  // one of the two is given
   std::optional<double> passes;  // over the data ("epochs" in the file)
+  Device device = Device::kAuto;
+  Precision precision = Precision::kAuto;
   uint64_t seed = 1;
   int64_t drift_check_every = 100;  // steps; 0: never
   std::string checkpoint_folder;    // empty: none are written

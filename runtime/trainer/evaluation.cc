@@ -16,8 +16,8 @@ constexpr int64_t kDefaultAtOnce = 256;
 
 }  // namespace
 
-absl::StatusOr<EvaluateResult> EvaluateTogether(Model& model, const Dataset& data, int64_t at_once,
-                                                Communicator& communicator) {
+absl::StatusOr<EvaluateResult> EvaluateTogether(const Evaluator& evaluate, const Dataset& data,
+                                                int64_t at_once, Communicator& communicator) {
   if (at_once == 0) at_once = kDefaultAtOnce;
   const ShareRange range = ShareOf(data.size(), communicator.rank(), communicator.size());
   double sums[3] = {0, 0, 0};
@@ -27,7 +27,7 @@ absl::StatusOr<EvaluateResult> EvaluateTogether(Model& model, const Dataset& dat
     ids.clear();
     for (int64_t i = begin; i < std::min(begin + at_once, range.end); ++i) ids.push_back(i);
     ASSIGN_OR_RETURN(const Batch batch, data.Read(ids, memory));
-    const EvaluateResult result = model.Evaluate(batch);
+    ASSIGN_OR_RETURN(const EvaluateResult result, evaluate(batch));
     sums[0] += result.loss_sum;
     sums[1] += static_cast<double>(result.correct);
     sums[2] += static_cast<double>(result.count);

@@ -3,6 +3,7 @@
 #define TRAINCTL_RUNTIME_TRAINER_EVALUATION_H_
 
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/statusor.h"
 #include "runtime/trainer/dataset.h"
@@ -12,10 +13,12 @@
 
 namespace trainctl {
 
+// Of a batch, on whatever the model is trained on.
+using Evaluator = std::function<absl::StatusOr<EvaluateResult>(const Batch& batch)>;
+
 // Collective; all ranks get the total. `at_once` samples at a time, 0: a number of our choice.
-// REQUIRES: the model is bound.
-absl::StatusOr<EvaluateResult> EvaluateTogether(Model& model, const Dataset& data, int64_t at_once,
-                                                Communicator& communicator);
+absl::StatusOr<EvaluateResult> EvaluateTogether(const Evaluator& evaluate, const Dataset& data,
+                                                int64_t at_once, Communicator& communicator);
 
 // As metrics (test_loss and test_top1 of images, validation_loss and validation_perplexity of
 // tokens) and as a line for the user.

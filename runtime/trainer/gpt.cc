@@ -23,10 +23,6 @@ namespace {
 constexpr int64_t kLogitFloats = 1 << 16;
 constexpr int64_t kLeastHeadRows = 64;
 
-// Places of dropout: 0 is the embedding.
-int AttentionPlace(int block) { return 1 + 2 * block; }
-int MlpPlace(int block) { return 2 + 2 * block; }
-
 }  // namespace
 
 Gpt::Gpt(const GptOptions& options) : options_(options) {

@@ -26,19 +26,6 @@ struct GptOptions {
 
 class Gpt final : public Model {
  public:
-  // REQUIRES positive sizes, and heads to divide width.
-  explicit Gpt(const GptOptions& options);
-
-  const std::vector<ParameterSpec>& parameters() const override { return specs_; }
-  void Bind(std::vector<float*> parameters, std::vector<float*> gradients) override;
-  // Matrices and embeddings are normal with deviation 0.02, divided by sqrt(2 layers) where a
-  // matrix writes to the residual stream; norms are the identity, biases zero.
-  void Initialize(uint64_t seed) override;
-  double ForwardBackward(const Batch& batch, float loss_scale, uint64_t step,
-                         const GradientReady& ready) override;
-  EvaluateResult Evaluate(const Batch& batch) override;
-
- private:
   // Parameters of one block, in registration order after the two embeddings.
   enum BlockParameter {
     kNorm1Weight,
@@ -56,7 +43,27 @@ class Gpt final : public Model {
     kBlockParameters
   };
   static constexpr int kToken = 0, kPosition = 1;
+  // The number of a parameter; that of the last norm's weight is Of(layers, 0).
+  static constexpr int Of(int block, int parameter) {
+    return 2 + block * kBlockParameters + parameter;
+  }
+  // Places of dropout: 0 is the embedding.
+  static constexpr int AttentionPlace(int block) { return 1 + 2 * block; }
+  static constexpr int MlpPlace(int block) { return 2 + 2 * block; }
 
+  // REQUIRES positive sizes, and heads to divide width.
+  explicit Gpt(const GptOptions& options);
+
+  const std::vector<ParameterSpec>& parameters() const override { return specs_; }
+  void Bind(std::vector<float*> parameters, std::vector<float*> gradients) override;
+  // Matrices and embeddings are normal with deviation 0.02, divided by sqrt(2 layers) where a
+  // matrix writes to the residual stream; norms are the identity, biases zero.
+  void Initialize(uint64_t seed) override;
+  double ForwardBackward(const Batch& batch, float loss_scale, uint64_t step,
+                         const GradientReady& ready) override;
+  EvaluateResult Evaluate(const Batch& batch) override;
+
+ private:
   // Activations of one block that the backward pass needs; R is samples * context, C the width.
   struct Block {
     float *norm1, *mean1, *inverse1;    // [R, C], [R], [R]
@@ -67,7 +74,6 @@ class Gpt final : public Model {
     float* out;                    // [R, C]: the residual stream after the block
   };
 
-  int Of(int block, int parameter) const { return 2 + block * kBlockParameters + parameter; }
   int norm_weight() const { return Of(static_cast<int>(options_.layers), 0); }
   float* Parameter(int block, int p) const { return parameters_[Of(block, p)]; }
   float* Gradient(int block, int p) const { return gradients_[Of(block, p)]; }

@@ -20,6 +20,7 @@
 #include "runtime/base/status.h"
 #include "runtime/json/json_text.h"
 #include "runtime/trainer/config.h"
+#include "runtime/trainer/replica.h"
 #include "runtime/trainer/trainer.h"
 #include "runtime/worker/gloo_communicator.h"
 #include "runtime/worker/gloo_mesh.h"
@@ -72,7 +73,7 @@ void Tell(const absl::Status& status) {
   nlohmann::json extra = {{"timestamp", absl::StrCat(WallClockNanos() / 1'000'000'000)}};
   // What the coordinator cannot tell from an exit status.
   int absent = 0;
-  if (absl::IsResourceExhausted(status)) {
+  if (absl::IsResourceExhausted(status) && !status.GetPayload(kGpuMemory).has_value()) {
     extra["class"] = "disk";
   } else if (const auto rank = status.GetPayload(kAbsentRank);
              rank.has_value() && absl::SimpleAtoi(std::string(*rank), &absent)) {

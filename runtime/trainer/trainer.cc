@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/errno_status.h"
@@ -16,6 +17,7 @@
 #include "runtime/trainer/checkpointing.h"
 #include "runtime/trainer/evaluation.h"
 #include "runtime/trainer/recovery.h"
+#include "runtime/trainer/replica.h"
 #include "runtime/trainer/training_state.h"
 #include "runtime/trainer/workspace.h"
 #include "runtime/worker/clip.h"
@@ -27,6 +29,9 @@ namespace {
 
 // What travels with the gradients of every step.
 enum Sum { kLossSum, kStopSum, kCheckpointSum, kSums };
+
+// Steps in a row that a float16 run may skip with the smallest loss scale before it has diverged.
+constexpr int kMostSkippedAtFloor = 10;
 
 class Trainer {
  public:
@@ -41,8 +46,9 @@ class Trainer {
   absl::Status Run() {
     SetPhase(WorkerPhase::kInit);
     RETURN_IF_ERROR(OpenDataAndModel());
+    RETURN_IF_ERROR(ChooseWhereToTrain());
     RETURN_IF_ERROR(Resume());
-    RETURN_IF_ERROR(StartReducer());
+    RETURN_IF_ERROR(choice_.gpu ? StartReplica() : StartReducer());
     RETURN_IF_ERROR(OpenLossFile());
     RETURN_IF_ERROR(Loop());
     if (!stopped_) RETURN_IF_ERROR(Evaluate());
@@ -63,6 +69,9 @@ class Trainer {
 
   absl::Status OpenDataAndModel();
   void AllocateState();
+  absl::Status ChooseWhereToTrain();
+  absl::StatusOr<std::string> ChoosePlan() const;
+  absl::Status StartReplica();
   void StartFresh();
   absl::Status Resume();
   absl::Status StartReducer();
@@ -73,7 +82,12 @@ class Trainer {
   absl::Status ComputeGradients(absl::Span<const int64_t> ids, double scale, double* loss_sum);
   absl::Status TrainStep();
   absl::Status ApplyGradients();
-  absl::Status FinishStep(double loss);
+  absl::Status TrainStepOnReplica();
+  absl::Status TakeResults(int leave);
+  absl::Status JudgeReplica(const StepResult& result, int64_t step);
+  absl::Status FetchState();
+  // Of the step that is the `step`-th of the run.
+  absl::Status FinishStep(int64_t step, double loss);
   absl::Status CheckDrift();
   absl::Status Save();
   absl::Status CheckSaved();
@@ -97,6 +111,9 @@ class Trainer {
   std::vector<StateTensor> state_;  // parameters first, in order
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<Reducer> reducer_;
+  FoundGpu gpu_;
+  DeviceChoice choice_;
+  std::unique_ptr<Replica> replica_;  // null: model_, reducer_ and optimizer_ train, on the CPU
   int bound_layout_ = -1;
   std::unique_ptr<Checkpointing> checkpointing_;
   std::unique_ptr<std::FILE, CloseFile> losses_;
@@ -105,7 +122,10 @@ class Trainer {
   int64_t step_ = 0;          // completed
   int64_t total_steps_ = 0;
   int64_t samples_ = 0;
+  UpdateState update_;    // of a replica
+  int64_t finished_ = 0;  // steps whose loss is known; with a replica it lags behind
   int64_t saved_step_ = -1;
+  int64_t agreed_step_ = -1;    // of a replica: the last whose result asked for a checkpoint
   uint32_t requests_done_ = 0;  // of checkpoint_requested
   bool checkpoint_agreed_ = false;
   bool stopped_ = false;
@@ -140,6 +160,49 @@ void Trainer::AllocateState() {
     const ParameterSpec& spec = model_->parameters()[array.parameter];
     state_.push_back({array.name, spec.shape, array.data, spec.size()});
   }
+}
+
+// The same on all ranks, or they would wait for each other in different collectives.
+absl::Status Trainer::ChooseWhereToTrain() {
+  gpu_ = LookForGpu(session_.identity().local_rank);
+  const int32_t mine = gpu_.number < 0 ? 0 : gpu_.sm;
+  std::vector<int32_t> all(static_cast<size_t>(communicator_.size()));
+  RETURN_IF_ERROR(communicator_.AllGather(&mine, all.data(), sizeof(mine)));
+  const int64_t without = std::count(all.begin(), all.end(), 0);
+  std::string unsupported;
+  if (config_.model.kind != ModelConfig::Kind::kGpt) {
+    unsupported = "models of kind mlp are trained on CPUs only";
+  } else if (without > 0 && without < communicator_.size()) {
+    unsupported =
+        absl::StrCat(without, " of ", communicator_.size(),
+                     " workers have no GPU of their own; start as many as there are GPUs");
+  }
+  if (mine > 0) gpu_.sm = std::max(*std::min_element(all.begin(), all.end()), 1);
+  ASSIGN_OR_RETURN(choice_, ChooseDevice(config_.device, config_.precision, gpu_, unsupported));
+  if (!choice_.reason.empty() && rank() == 0) session_.Note(choice_.reason);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::StartReplica() {
+  const int64_t share = (config_.global_batch + communicator_.size() - 1) / communicator_.size();
+  ReplicaRequest request;
+  request.gpu = gpu_;
+  request.precision = choice_.precision;
+  request.samples = config_.micro_batch > 0 ? std::min(config_.micro_batch, share) : share;
+  request.ranks = communicator_.size();
+  request.session = &session_;
+  if (request.ranks > 1) {
+    ASSIGN_OR_RETURN(request.bucket_plan, ChoosePlan());
+  }
+  absl::StatusOr<std::unique_ptr<Replica>> made =
+      MakeReplica(config_, data_, model_->parameters(), request);
+  if (!made.ok()) {
+    absl::Status why = made.status();
+    if (absl::IsResourceExhausted(why)) why.SetPayload(kGpuMemory, absl::Cord("1"));
+    return why;
+  }
+  replica_ = *std::move(made);
+  return replica_->Upload(state_, update_);
 }
 
 void Trainer::StartFresh() {
@@ -181,8 +244,10 @@ absl::Status Trainer::Resume() {
     StartFresh();
     return absl::OkStatus();
   }
-  step_ = saved_step_ = found->manifest.step.value;
+  step_ = finished_ = saved_step_ = found->manifest.step.value;
   samples_ = progress.samples;
+  update_ = progress.update;
+  if (update_.loss_scale == 0) update_.updates = step_;
   sampler_ = std::make_unique<Sampler>(data_.train->size(), config_.global_batch, config_.seed,
                                        progress.position);
   if (found->manifest.world_size == communicator_.size()) resumed_plan_ = progress.bucket_plan;
@@ -197,16 +262,18 @@ absl::Status Trainer::Resume() {
   return absl::OkStatus();
 }
 
+// The bucket plan to go on with, as JSON; empty: none yet.
+absl::StatusOr<std::string> Trainer::ChoosePlan() const {
+  return config_.plan_file.empty() ? resumed_plan_ : ReadPlanFile(config_.plan_file);
+}
+
 absl::Status Trainer::StartReducer() {
   std::vector<int64_t> sizes;
   for (const ParameterSpec& spec : model_->parameters()) sizes.push_back(spec.size());
   ReducerOptions options;
   options.sums = kSums;
   options.note = [this](absl::string_view reason) { session_.Note(reason); };
-  std::string plan = resumed_plan_;
-  if (!config_.plan_file.empty()) {
-    ASSIGN_OR_RETURN(plan, ReadPlanFile(config_.plan_file));
-  }
+  ASSIGN_OR_RETURN(const std::string plan, ChoosePlan());
   if (!plan.empty()) {
     absl::StatusOr<BucketPlan> parsed = PlanFromJson(plan, static_cast<int>(sizes.size()));
     if (!parsed.ok()) {
@@ -241,12 +308,13 @@ void Trainer::BindGradients() {
 
 absl::Status Trainer::Loop() {
   while (step_ < total_steps_ && !stopped_) {
-    RETURN_IF_ERROR(TrainStep());
+    RETURN_IF_ERROR(replica_ != nullptr ? TrainStepOnReplica() : TrainStep());
     const bool last = step_ == total_steps_ || stopped_;
     if (last || checkpoint_agreed_ || step_ % config_.checkpoint_every == 0) {
       RETURN_IF_ERROR(Save());
     }
   }
+  if (replica_ != nullptr) RETURN_IF_ERROR(TakeResults(0));
   if (stopped_ && rank() == 0) {
     session_.Note(absl::StrCat("stopped after step ", step_, " of ", total_steps_));
   }
@@ -306,7 +374,81 @@ absl::Status Trainer::TrainStep() {
   samples_ += samples;
   sampler_->Advance();
   ++step_;
-  return FinishStep(loss);
+  return FinishStep(step_, loss);
+}
+
+absl::Status Trainer::TrainStepOnReplica() {
+  const int64_t samples = sampler_->batch_size();
+  const std::vector<int64_t> all = sampler_->Share(rank(), communicator_.size());
+  const absl::Span<const int64_t> ids = all;
+  const size_t micro = config_.micro_batch > 0 ? static_cast<size_t>(config_.micro_batch)
+                                               : std::max<size_t>(ids.size(), 1);
+  const double targets = static_cast<double>(samples * data_.train->targets_per_sample());
+  checkpoint_agreed_ = false;
+  RETURN_IF_ERROR(replica_->BeginStep(static_cast<int>((ids.size() + micro - 1) / micro)));
+  for (size_t begin = 0; begin < ids.size(); begin += micro) {
+    SetPhase(WorkerPhase::kData);
+    ASSIGN_OR_RETURN(const Batch batch,
+                     data_.train->Read(ids.subspan(begin, micro), batch_memory_));
+    SetPhase(WorkerPhase::kForward);
+    RETURN_IF_ERROR(
+        replica_->Accumulate(batch, static_cast<float>(1 / targets), static_cast<uint64_t>(step_)));
+  }
+  RETURN_IF_ERROR(TakeResults(1));
+  SetPhase(WorkerPhase::kOptimizer);
+  RETURN_IF_ERROR(replica_->Update(
+      LearningRate(schedule_, step_),
+      {session_.StopRequested(), page_.checkpoint_requested.load() > requests_done_}));
+  samples_ += samples;
+  sampler_->Advance();
+  ++step_;
+  return absl::OkStatus();
+}
+
+// Of all steps but the last `leave`, which may still be on their way.
+absl::Status Trainer::TakeResults(int leave) {
+  const double targets =
+      static_cast<double>(sampler_->batch_size() * data_.train->targets_per_sample());
+  while (replica_->results_waiting() > leave) {
+    ASSIGN_OR_RETURN(const StepResult result, replica_->TakeResult());
+    ++finished_;
+    update_ = result.update;
+    RETURN_IF_ERROR(JudgeReplica(result, finished_));
+    RETURN_IF_ERROR(FinishStep(finished_, result.loss_sum / targets));
+    stopped_ = stopped_ || result.requests.stop;
+    // The step after one that agreed was enqueued before that was known, and asks again.
+    if (!result.requests.checkpoint || finished_ == agreed_step_ + 1) continue;
+    agreed_step_ = finished_;
+    checkpoint_agreed_ = true;
+    ++requests_done_;
+  }
+  return absl::OkStatus();
+}
+
+// A float16 run may skip steps while it looks for its loss scale; no other may.
+absl::Status Trainer::JudgeReplica(const StepResult& result, int64_t step) {
+  if (result.bad_tensor < 0 && std::isfinite(result.loss_sum)) return absl::OkStatus();
+  const std::string where =
+      result.bad_tensor >= 0 && result.bad_tensor < static_cast<int>(parameters_.size())
+          ? absl::StrCat(" (first in ", state_[static_cast<size_t>(result.bad_tensor)].name, ")")
+          : "";
+  const bool scaled = result.update.loss_scale > 0;
+  if (scaled && result.skipped_at_floor < kMostSkippedAtFloor) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "train: the gradients of step ", step, " are not finite", where, ", and the loss is ",
+      result.loss_sum /
+          static_cast<double>(sampler_->batch_size() * data_.train->targets_per_sample()),
+      scaled ? absl::StrCat(", nor were those of ", result.skipped_at_floor,
+                            " steps with the smallest loss scale")
+             : "",
+      "; training has diverged: lower optimizer.lr, lengthen the warm-up or set optimizer.clip"));
+}
+
+// Brings the state of the replica after step_ into state_.
+absl::Status Trainer::FetchState() {
+  if (replica_ == nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(TakeResults(0));
+  return replica_->Download(state_);
 }
 
 absl::Status Trainer::ApplyGradients() {
@@ -328,7 +470,7 @@ absl::Status Trainer::ApplyGradients() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::FinishStep(double loss) {
+absl::Status Trainer::FinishStep(int64_t step, double loss) {
   page_.loss.store(loss, std::memory_order_relaxed);
   page_.samples.store(static_cast<uint64_t>(samples_), std::memory_order_relaxed);
   const SamplerPosition& position = sampler_->position();
@@ -336,17 +478,19 @@ absl::Status Trainer::FinishStep(double loss) {
       static_cast<double>(position.pass) +
           static_cast<double>(position.offset) / static_cast<double>(data_.train->size()),
       std::memory_order_relaxed);
-  page_.step.store(static_cast<uint64_t>(step_));
+  page_.step.store(static_cast<uint64_t>(step));
   if (page_.first_step_ns.load(std::memory_order_relaxed) == 0) {
     page_.first_step_ns.store(Now().ns);
   }
   if (losses_ != nullptr) {
-    std::fprintf(losses_.get(), "%lld,%.17g\n", static_cast<long long>(step_), loss);
+    std::fprintf(losses_.get(), "%lld,%.17g\n", static_cast<long long>(step), loss);
     if (std::fflush(losses_.get()) != 0) {
       return ErrnoStatus(errno, absl::StrCat("write ", options_.loss_file));
     }
   }
-  if (config_.drift_check_every > 0 && step_ % config_.drift_check_every == 0) return CheckDrift();
+  if (replica_ == nullptr && config_.drift_check_every > 0 &&
+      step_ % config_.drift_check_every == 0)
+    return CheckDrift();
   return absl::OkStatus();
 }
 
@@ -366,13 +510,16 @@ Progress Trainer::CurrentProgress() const {
   progress.position = sampler_->position();
   progress.seed = config_.seed;
   progress.data_samples = data_.train->size();
-  progress.bucket_plan = PlanToJson(reducer_->plan());
+  progress.bucket_plan =
+      replica_ != nullptr ? replica_->bucket_plan() : PlanToJson(reducer_->plan());
+  if (replica_ != nullptr) progress.update = update_;
   progress.config = config_.text;
   return progress;
 }
 
 absl::Status Trainer::Save() {
   if (checkpointing_ == nullptr || saved_step_ == step_) return absl::OkStatus();
+  RETURN_IF_ERROR(FetchState());
   // Each rank writes other tensors, so a checkpoint is only one state if all ranks hold the same.
   if (config_.drift_check_every > 0 && step_ % config_.drift_check_every != 0) {
     RETURN_IF_ERROR(CheckDrift());
@@ -392,11 +539,16 @@ absl::Status Trainer::CheckSaved() {
 }
 
 absl::Status Trainer::Evaluate() {
+  RETURN_IF_ERROR(FetchState());
   SetPhase(WorkerPhase::kEvaluate);
   if (bound_layout_ < 0) model_->Bind(parameters_, gradients_);  // no step was left to train
+  const auto evaluate = [this](const Batch& batch) -> absl::StatusOr<EvaluateResult> {
+    if (replica_ != nullptr) return replica_->Evaluate(batch);
+    return model_->Evaluate(batch);
+  };
   ASSIGN_OR_RETURN(
       const EvaluateResult total,
-      EvaluateTogether(*model_, *data_.evaluation, config_.micro_batch, communicator_));
+      EvaluateTogether(evaluate, *data_.evaluation, config_.micro_batch, communicator_));
   if (rank() != 0) return absl::OkStatus();
   ReportEvaluation(session_, data_, total);
   Digest digest;

@@ -96,6 +96,11 @@ std::string FormatProgress(const Progress& progress) {
                 // step are the whole state of the random numbers.
                 {"random", {{"algorithm", "philox4x32-10"}, {"seed", progress.seed}}},
                 {"config", ParseJson(progress.config)}};
+  if (progress.update.loss_scale > 0) {
+    state["float16"] = {{"updates", progress.update.updates},
+                        {"loss_scale", progress.update.loss_scale},
+                        {"good_steps", progress.update.good_steps}};
+  }
   if (!progress.bucket_plan.empty()) {
     state["bucket_plan"] = ParseJson(progress.bucket_plan);
   }
@@ -127,6 +132,16 @@ absl::StatusOr<Progress> ParseProgress(absl::string_view text, uint64_t seed,
     return absl::FailedPreconditionError(absl::StrCat("the checkpoint is of a run with seed ",
                                                       progress.seed, ", this one has ", seed,
                                                       kRemedy, " or the same seed"));
+  }
+  if (const auto part = state.find("float16"); part != state.end() && part->is_object()) {
+    progress.update.updates = NumberAt(state, "float16", "updates");
+    progress.update.good_steps = NumberAt(state, "float16", "good_steps");
+    const auto scale = part->find("loss_scale");
+    if (scale == part->end() || !scale->is_number() || !(scale->get<double>() > 0) ||
+        progress.update.updates < 0 || progress.update.good_steps < 0) {
+      return absl::DataLossError("the loss scale in the manifest is not complete");
+    }
+    progress.update.loss_scale = scale->get<double>();
   }
   if (const auto plan = state.find("bucket_plan"); plan != state.end()) {
     progress.bucket_plan = JsonText(*plan);

@@ -37,14 +37,22 @@ std::vector<TensorView> ShardOf(const std::vector<StateTensor>& tensors, int ran
 absl::Status LoadTensors(const FoundCheckpoint& checkpoint,
                          const std::vector<StateTensor>& tensors);
 
+// What mixed precision keeps beside the tensors.
+struct UpdateState {
+  int64_t updates = 0;     // applied: steps without those whose gradient was not finite
+  double loss_scale = 0;   // of float16; 0: none
+  int64_t good_steps = 0;  // since the scale last changed
+};
+
 // The numbers that are part of a checkpoint.
 struct Progress {
   int64_t samples = 0;  // consumed by the whole job so far
   SamplerPosition position;
   uint64_t seed = 0;
   int64_t data_samples = 0;  // of one pass
-  std::string bucket_plan;   // JSON; empty: not known
-  std::string config;        // JSON, for whoever looks at the checkpoint
+  UpdateState update;
+  std::string bucket_plan;  // JSON; empty: not known
+  std::string config;       // JSON, for whoever looks at the checkpoint
 };
 std::string FormatProgress(const Progress& progress);  // a JSON object
 // DATA_LOSS: not such a text. FAILED_PRECONDITION: not of a run with this seed and this much data.

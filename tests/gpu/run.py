@@ -24,6 +24,7 @@ TESTS = {
     "nccl": HERE / "nccl_test.py",
     "first_line": HERE / "first_line.py",
     "kernels": HERE / "kernels.py",
+    "models": HERE / "models.py",
 }
 
 

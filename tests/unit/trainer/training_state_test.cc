@@ -125,6 +125,20 @@ TEST(Progress, IsReadBackExactly) {
   }
 }
 
+TEST(Progress, KeepsTheLossScaleOfFloat16AndWhatItSkipped) {
+  Progress progress;
+  progress.data_samples = 10;
+  progress.config = "{}";
+  progress.update = {97, 32768, 45};
+  const auto parsed = ParseProgress(FormatProgress(progress), 0, 10);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->update.updates, 97);
+  EXPECT_EQ(parsed->update.loss_scale, 32768);
+  EXPECT_EQ(parsed->update.good_steps, 45);
+  progress.update = {97, 0, 0};
+  EXPECT_EQ(ParseProgress(FormatProgress(progress), 0, 10)->update.loss_scale, 0);
+}
+
 TEST(PlanFile, IsAPlanOrTheManifestThatHoldsOne) {
   Scratch scratch;
   scratch.Write("plan.json", R"({"version": 1})");
