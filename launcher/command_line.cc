@@ -163,6 +163,11 @@ void AddOwnLaunchFlags(CLI::App* app, LaunchFlags* f, bool stays) {
   Flag(app, "--tls-ca", &f->tls_ca, "FILE",
        "Whoever has a certificate from here is a node of ours");
   app->option_defaults()->group("This command");
+  if (stays) {
+    app->add_flag(
+        "--preflight", f->preflight,
+        "Prove this node's GPUs first, as trainctl preflight does; 5 if they are not fit");
+  }
   Flag(app, "--daemon", &f->daemon, "ADDR",
        "Socket of the daemon to use (default: yours, the system's, or a private one)");
   if (stays) {

@@ -33,6 +33,7 @@ struct LaunchFlags {
   bool preemptible = false;
   bool requeue_status = false;
   bool propagate_exit_code = false;
+  bool preflight = false;
   bool detach = false;
   bool dry_run = false;
   bool json = false;
@@ -70,6 +71,7 @@ struct TopoFlags {
 struct PreflightFlags {
   std::optional<std::string> deadline;
   bool json = false;
+  bool first = false;  // something else follows, whose stdout it is
 };
 
 struct BenchFlags {

@@ -71,6 +71,11 @@ int RunLaunch(const LaunchFlags& flags) {
     return DryRun(*request, flags.json);
   }
   const std::optional<NodeIdentity>& scheduler = request->scheduler;
+  if (flags.preflight && (!scheduler.has_value() || scheduler->local_id == 0)) {
+    PreflightFlags preflight;
+    preflight.first = true;
+    if (const int status = RunPreflight(preflight); status != kExitDone) return status;
+  }
   if (!scheduler.has_value() || scheduler->local_tasks < 2) {
     return Launch(*request, flags).status;
   }

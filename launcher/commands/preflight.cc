@@ -127,8 +127,12 @@ int RunPreflight(const PreflightFlags& flags) {
   const bool fit = IsFit(*result, PeersAreOff());
   const TransportPlan plan = PlanTransport(request);
   Console console;
-  console.Out(flags.json ? absl::StrCat(JsonText(PreflightDocument(*result, plan, fit)), "\n")
-                         : PreflightText(*result, plan, fit));
+  if (flags.first) {
+    console.Err(PreflightText(*result, plan, fit));
+  } else {
+    console.Out(flags.json ? absl::StrCat(JsonText(PreflightDocument(*result, plan, fit)), "\n")
+                           : PreflightText(*result, plan, fit));
+  }
   return fit ? kExitDone : kExitNotFit;
 }
 

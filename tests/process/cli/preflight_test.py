@@ -152,6 +152,17 @@ def one_gpu_has_no_pair_and_that_is_said(s):
     assert "no pair of GPUs is here" in done.stdout and done.stdout.endswith("\nfit\n"), done
 
 
+def a_launch_that_asks_for_it_starts_only_on_a_fit_node(s):
+    preflight(s)
+    for name in ("traind", "train-coordinator", "train-shim"):
+        shutil.copy(sandbox.BIN / name, s.folder / "bin")
+    command = [s.folder / "bin/trainctl", "launch", "--preflight", "--no-python", "/bin/echo", "trained"]
+    done = subprocess.run(command, env=s.env, capture_output=True, text=True, timeout=60, cwd=s.folder)
+    assert done.returncode == 0 and "trained" in done.stdout and "right" not in done.stdout and "\nfit\n" in done.stderr, done
+    done = subprocess.run(command, env={**s.env, "FAULT": "memory of GPU 1"}, capture_output=True, text=True, timeout=60, cwd=s.folder)
+    assert done.returncode == 5 and "trained" not in done.stdout and "not fit" in done.stderr, done
+
+
 def a_machine_without_a_gpu_is_not_fit_and_says_why(s):
     if os.path.exists("/dev/nvidiactl"):
         raise sandbox.Skip("this machine has a GPU")
