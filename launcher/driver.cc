@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-
 #include "absl/strings/str_cat.h"
 #include "launcher/wire.h"
 #include "runtime/base/clock.h"

@@ -35,8 +35,10 @@ namespace trainctl {
 
 struct NcclOptions {
   int device = -1;  // as CUDA numbers it; -1: LOCAL_RANK, or 0 if this process sees one GPU only
-  std::string library;    // empty: libnccl.so.2
-  bool blocking = false;  // see nccl_link.h
+  std::string library;  // empty: libnccl.so.2
+  // See nccl_link.h. A small all-reduce of two H200 takes 9.2 us when blocking (NCCL's own calls
+  // 8.7) and 66 when polled, for which NCCL starts a thread each time.
+  bool blocking = true;
   // Sets NCCL_ALGO=Ring and NCCL_NVLS_ENABLE=0 in this process's environment, unless the user set
   // them: then it is told in a note that the user's win. REQUIRES: no other thread is about to read
   // the environment, and NCCL was not used before.

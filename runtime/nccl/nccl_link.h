@@ -5,9 +5,9 @@
 // wakes at once. NCCL's abort is made by Fail's caller, or, if a thread is inside NCCL at that
 // moment, by that thread as soon as it comes out.
 //
-// Polled (the default): no call stays inside NCCL. Blocking: NCCL starts no thread for a call, but
-// a peer that is lost at the wrong moment can hold a call; the beginning and the end then run on a
-// thread that is left behind when the time is over, and the process has to end.
+// Polled: no call stays inside NCCL. Blocking: NCCL starts no thread for a call, but a peer that is
+// lost at the wrong moment can hold a call; the beginning and the end then run on a thread that is
+// left behind when the time is over, and the process has to end.
 #ifndef TRAINCTL_RUNTIME_NCCL_NCCL_LINK_H_
 #define TRAINCTL_RUNTIME_NCCL_NCCL_LINK_H_
 

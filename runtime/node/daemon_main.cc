@@ -33,21 +33,8 @@
 namespace trainctl {
 namespace {
 
-constexpr int kMaxListenTries = 100;
 // Port at which daemons listen for invitations unless another is chosen.
 constexpr int kDaemonPort = 7676;
-
-// A private daemon that ends removes the empty folder, perhaps before our socket is in it.
-absl::StatusOr<std::unique_ptr<UnixListener>> Listen(Loop* loop, const std::string& socket,
-                                                     grpc::Service* service) {
-  for (int tries = 1;; ++tries) {
-    RETURN_IF_ERROR(MakePrivateFolder(SocketFolder()));
-    absl::StatusOr<std::unique_ptr<UnixListener>> listener =
-        UnixListener::Listen(loop, socket, {service});
-    const bool gone = absl::IsNotFound(listener.status()) && FolderOf(socket) == SocketFolder();
-    if (!gone || tries == kMaxListenTries) return listener;
-  }
-}
 
 // Root's daemons run anybody's invitation as root, so their key must be the cluster's, made on
 // purpose.
@@ -95,7 +82,10 @@ absl::StatusOr<int> Run(DaemonOptions options, const std::string& listen, int re
     });
   }
   NodeServiceImpl service(&loop, &daemon);
-  ASSIGN_OR_RETURN(std::unique_ptr<UnixListener> listener, Listen(&loop, options.socket, &service));
+  // It stays when we end, however empty: another process may be about to put something into it.
+  RETURN_IF_ERROR(MakePrivateFolder(SocketFolder()));
+  ASSIGN_OR_RETURN(std::unique_ptr<UnixListener> listener,
+                   UnixListener::Listen(&loop, options.socket, {&service}));
   PeerServiceImpl peer_service(&loop, &daemon);
   std::unique_ptr<TcpListener> peer_listener;
   if (!listen.empty()) {
@@ -106,7 +96,6 @@ absl::StatusOr<int> Run(DaemonOptions options, const std::string& listen, int re
   unit.Ready();
   const int status = loop.Run();
   listener->Close();
-  if (options.private_daemon) ::rmdir(SocketFolder().c_str());  // if it is empty
   // Nothing of ours needs tearing down, and callers see the end of the connection at once.
   std::fflush(nullptr);
   std::_Exit(status);

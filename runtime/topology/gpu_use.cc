@@ -49,6 +49,7 @@ void Recognise(GpuProcess* process) {
 }  // namespace
 
 absl::StatusOr<NvmlSession> NvmlSession::Open() {
+  const SignalsBlocked in_threads_of_the_driver;
   ASSIGN_OR_RETURN(const NvmlApi api, LoadNvml());
   if (const NvmlReturn started = api.init(); started != kNvmlSuccess) {
     return absl::UnavailableError(

@@ -3,6 +3,8 @@
 #ifndef TRAINCTL_RUNTIME_TOPOLOGY_NVML_API_H_
 #define TRAINCTL_RUNTIME_TOPOLOGY_NVML_API_H_
 
+#include <signal.h>
+
 #include <cstdint>
 
 #include "absl/status/statusor.h"
@@ -119,6 +121,20 @@ struct NvmlApi {
   NvmlReturn (*event_set_free)(NvmlEventSet);
   NvmlReturn (*register_events)(NvmlDevice, unsigned long long types, NvmlEventSet);
   NvmlReturn (*event_wait)(NvmlEventSet, NvmlEvent*, unsigned timeout_ms);
+};
+
+// Around calls of NVML that may start threads: they inherit the caller's mask, and one that took
+// signals would take those that the process waits for (runtime/base/loop.h), so that SIGTERM ended
+// it at once. Restores the mask of the thread that made it.
+class SignalsBlocked {
+ public:
+  SignalsBlocked();
+  ~SignalsBlocked();
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
 };
 
 // Loads the library, which stays loaded. UNAVAILABLE: it is not installed, or one of the functions

@@ -166,6 +166,7 @@ Topology TopologyFrom(const std::string& root, const absl::StatusOr<NvmlSeen>& d
 }
 
 Topology ProbeTopology() {
+  const SignalsBlocked in_threads_of_the_driver;
   const absl::StatusOr<NvmlApi> api = LoadNvml();
   const absl::StatusOr<NvmlSeen> driver =
       api.ok() ? ProbeNvml(*api) : absl::StatusOr<NvmlSeen>(api.status());

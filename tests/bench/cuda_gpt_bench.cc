@@ -53,7 +53,8 @@ absl::Status Measure(int64_t samples, int steps, const char* precision, bool rec
            .optimizer = adamw,
            .clip = 1,
            .samples = samples,
-           .targets_per_sample = model.context},
+           .targets_per_sample = model.context,
+           .bucket_plan = {}},
           gpt.parameters(), [&](cuda::Dtype type, cuda::Linear* linear) {
             return std::make_unique<GpuGpt>(GpuGptOptions{model, type, recompute}, linear);
           }));

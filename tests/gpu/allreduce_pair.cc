@@ -104,6 +104,7 @@ int Main(size_t largest) {
   const NcclApi* api = LoadNccl().value();
   NcclOptions options;
   options.name = "polled";
+  options.blocking = false;
   auto polled = ConnectNccl(**session, options);
   options.name = "blocking";
   options.blocking = true;

@@ -30,7 +30,7 @@ struct Data {
       for (int64_t i = 0; i < samples * model.context; ++i) {
         // Tokens that follow from those before, mostly, so that there is something to learn.
         x = x * 1664525u + 1013904223u;
-        const int32_t next = window.empty() ? 0 : window.back() + 1;
+        const int32_t next = repeat || window.empty() ? 0 : window.back() + 1;
         window.push_back(static_cast<int32_t>((x >> 28) != 0 ? next % model.vocabulary
                                                              : (x >> 8) % model.vocabulary));
       }

@@ -97,6 +97,7 @@ class Nccl : public testing::Test {
     }
     fake.hold_init = fake.hold_call = fake.overlapped = false;
     session_.others = {{22809, "n2", "0000:01:00.0", "", ""}};
+    options_.blocking = false;
     options_.collective_timeout = seconds(20);
     options_.connect_timeout = seconds(20);
   }
