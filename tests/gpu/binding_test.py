@@ -118,22 +118,14 @@ def nobody_but_workers_creates_a_context(s):
     ready = s.folder / "ready"
     job = s.start("launch", "--gpus", "0", python(s, HOLD), env={"PYTHON_EXEC": sys.executable, "READY": str(ready)})
     wait_until(ready.exists, "the worker to have its GPU")
-    opened = {}
-    for pid, command in sandbox.processes_with(s.mark).items():
-        try:
-            files = [os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
-        except OSError:
-            continue
-        # A context is memory of the driver's, mapped through this device; NVML opens others.
-        opened[command.split()[0].decode().rsplit("/", 1)[-1]] = "/dev/nvidia-uvm" in files
+    ours = {str(pid): command.split()[0].decode().rsplit("/", 1)[-1] for pid, command in sandbox.processes_with(s.mark).items()}
+    shown = [ours.get(pid, f"process {pid}") for pid, in smi("pid", "compute-apps")]
     job.terminate()
     job.wait(30)
-    print(f"figure: who has a context: {opened}")
-    ours = {name: has for name, has in opened.items() if name.startswith("train")}
-    assert {"trainctl", "traind", "train-coordinator", "train-shim"} <= set(ours), opened
-    assert not any(ours.values()) and any(opened.values()), opened
-    apps = smi("pid", "compute-apps")
-    assert len(apps) <= 1, apps
+    print(f"figure: with a context: {', '.join(shown) or 'the driver shows none'}; without: "
+          f"{', '.join(name for name in sorted(set(ours.values())) if name not in shown)}")
+    assert {"trainctl", "traind", "train-coordinator", "train-shim"} <= set(ours.values()), ours
+    assert not [name for name in shown if name.startswith("train")] and len(shown) <= 1, shown
 
 
 def errors_of_the_gpus_can_be_listened_for(s):
