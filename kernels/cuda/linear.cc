@@ -24,10 +24,11 @@ constexpr int kRepetitions = 3;  // of a candidate, when candidates are measured
   F(cublasLtDestroy)                                                                         \
   F(cublasLtGetStatusString)                                                                 \
   F(cublasLtMatmul)                                                                          \
-  F(cublasLtMatmulAlgoGetHeuristic) F(cublasLtMatmulDescCreate) F(cublasLtMatmulDescDestroy) \
-      F(cublasLtMatmulDescSetAttribute) F(cublasLtMatrixLayoutCreate)                        \
-          F(cublasLtMatrixLayoutDestroy) F(cublasLtMatmulPreferenceCreate)                   \
-              F(cublasLtMatmulPreferenceDestroy) F(cublasLtMatmulPreferenceSetAttribute)
+  F(cublasLtMatmulAlgoGetHeuristic)                                                          \
+  F(cublasLtMatmulDescCreate) F(cublasLtMatmulDescDestroy) F(cublasLtMatmulDescSetAttribute) \
+      F(cublasLtMatrixLayoutCreate) F(cublasLtMatrixLayoutDestroy)                           \
+          F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceDestroy)               \
+              F(cublasLtMatmulPreferenceSetAttribute)
 
 // The library's functions, found once and kept until the process ends.
 struct Library {

@@ -10,7 +10,9 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "runtime/base/file.h"
 #include "tests/process/shim_fixture.h"
@@ -37,9 +39,9 @@ constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
 
 // "VmHWM:    1234 kB" of /proc/PID/status, or a field of smaps_rollup.
 int64_t MemoryKb(pid_t pid, const std::string& file, const std::string& field) {
-  std::ifstream in(absl::StrCat("/proc/", pid, "/", file));
-  for (std::string line; std::getline(in, line);) {
-    if (line.rfind(field + ":", 0) == 0) return std::atoll(line.c_str() + field.size() + 1);
+  const std::string text = ReadFile(absl::StrCat("/proc/", pid, "/", file)).value_or("");
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::StartsWith(line, field + ":")) return std::atoll(line.data() + field.size() + 1);
   }
   return -1;
 }

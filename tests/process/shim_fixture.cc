@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "absl/strings/numbers.h"
@@ -23,10 +22,8 @@
 namespace trainctl::testing {
 namespace {
 
-std::string ReadAny(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
+// Empty where it cannot be read: a process may end at any time.
+std::string ReadAny(const std::string& path) { return ReadFile(path).value_or(""); }
 
 }  // namespace
 

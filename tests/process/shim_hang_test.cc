@@ -3,10 +3,10 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <string>
 
 #include "gmock/gmock.h"
+#include "runtime/base/file.h"
 #include "tests/process/shim_fixture.h"
 
 namespace trainctl::testing {
@@ -20,10 +20,7 @@ using frame::WorkerExited;
 using frame::WorkersDiagnosed;
 using ::testing::HasSubstr;
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream in(path);
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
+std::string ReadAll(const std::string& path) { return ReadFile(path).value_or(""); }
 
 TEST_F(Shim, ASilentIdleScriptIsSuspectedIfThatWasAskedFor) {
   StartShim(2);
