@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/base/symbols.h"
 
 namespace trainctl::cuda {
 namespace {
@@ -19,16 +20,17 @@ namespace {
 constexpr const char* kLibraries[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
 constexpr int kRepetitions = 3;  // of a candidate, when candidates are measured
 
-#define TRAINCTL_CUBLASLT_FUNCTIONS(F)                                                       \
-  F(cublasLtCreate)                                                                          \
-  F(cublasLtDestroy)                                                                         \
-  F(cublasLtGetStatusString)                                                                 \
-  F(cublasLtMatmul)                                                                          \
-  F(cublasLtMatmulAlgoGetHeuristic)                                                          \
-  F(cublasLtMatmulDescCreate) F(cublasLtMatmulDescDestroy) F(cublasLtMatmulDescSetAttribute) \
-      F(cublasLtMatrixLayoutCreate) F(cublasLtMatrixLayoutDestroy)                           \
-          F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceDestroy)               \
-              F(cublasLtMatmulPreferenceSetAttribute)
+#define TRAINCTL_CUBLASLT_FUNCTIONS(F)                                                           \
+  F(cublasLtCreate)                                                                              \
+  F(cublasLtDestroy)                                                                             \
+  F(cublasLtGetStatusString)                                                                     \
+  F(cublasLtMatmul)                                                                              \
+  F(cublasLtMatmulAlgoGetHeuristic)                                                              \
+  F(cublasLtMatmulDescCreate)                                                                    \
+  F(cublasLtMatmulDescDestroy)                                                                   \
+  F(cublasLtMatmulDescSetAttribute) F(cublasLtMatrixLayoutCreate) F(cublasLtMatrixLayoutDestroy) \
+      F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceDestroy)                       \
+          F(cublasLtMatmulPreferenceSetAttribute)
 
 // The library's functions, found once and kept until the process ends.
 struct Library {
@@ -52,14 +54,14 @@ absl::StatusOr<const Library*> OpenLibrary() {
                        "; install CUDA's libcublas or put its folder into LD_LIBRARY_PATH"));
     }
     auto library = std::make_unique<Library>();
-#define TRAINCTL_FIND(name)                                                  \
-  library->name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
-  if (library->name == nullptr) {                                            \
-    return absl::NotFoundError("open cuBLASLt: it has no function " #name    \
-                               "; use CUDA 12 or newer");                    \
-  }
+    Symbols symbols(handle);
+#define TRAINCTL_FIND(name) symbols.Required(#name, &library->name);
     TRAINCTL_CUBLASLT_FUNCTIONS(TRAINCTL_FIND)
 #undef TRAINCTL_FIND
+    if (!symbols.missing().empty()) {
+      return absl::NotFoundError(absl::StrCat("open cuBLASLt: it has no function ",
+                                              symbols.missing(), "; use CUDA 12 or newer"));
+    }
     return library.release();
   }();
   return opened;

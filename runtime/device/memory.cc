@@ -33,6 +33,7 @@ absl::Status NoMemory(absl::string_view name, size_t bytes) {
 
 }  // namespace
 
+template <>
 absl::StatusOr<DeviceMemory> DeviceMemory::Allocate(absl::string_view name, size_t bytes) {
   if (bytes == 0) return DeviceMemory();
   void* data = nullptr;
@@ -45,21 +46,14 @@ absl::StatusOr<DeviceMemory> DeviceMemory::Allocate(absl::string_view name, size
   return DeviceMemory(data, bytes);
 }
 
-DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
-  if (this != &other) {
-    Free();
-    data_ = std::exchange(other.data_, nullptr);
-    bytes_ = std::exchange(other.bytes_, 0);
-  }
-  return *this;
-}
-
+template <>
 void DeviceMemory::Free() {
   // It fails only where the device is lost, and its memory with it.
   if (data_ != nullptr) ::cudaFree(data_);
   data_ = nullptr;
 }
 
+template <>
 absl::StatusOr<PinnedMemory> PinnedMemory::Allocate(absl::string_view name, size_t bytes) {
   if (bytes == 0) return PinnedMemory();
   void* data = nullptr;
@@ -74,15 +68,7 @@ absl::StatusOr<PinnedMemory> PinnedMemory::Allocate(absl::string_view name, size
   return PinnedMemory(data, bytes);
 }
 
-PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
-  if (this != &other) {
-    Free();
-    data_ = std::exchange(other.data_, nullptr);
-    bytes_ = std::exchange(other.bytes_, 0);
-  }
-  return *this;
-}
-
+template <>
 void PinnedMemory::Free() {
   if (data_ != nullptr) ::cudaFreeHost(data_);
   data_ = nullptr;

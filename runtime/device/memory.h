@@ -13,18 +13,30 @@
 
 namespace trainctl {
 
-// Owns memory of the device that was current when it was allocated. Movable, empty by default. Not
-// initialised. Aligned to 256 bytes. Freeing it waits for the device.
-class DeviceMemory {
+enum class MemoryPlace {
+  kDevice,  // the device that was current when it was allocated
+  kPinned,  // the CPU, page-locked, so that copies run beside kernels
+};
+
+// Owns memory. Movable, empty by default. Not initialised. Aligned to 256 bytes. Freeing it waits
+// for the device.
+template <MemoryPlace kPlace>
+class OwnedMemory {
  public:
-  DeviceMemory() = default;
-  // `name` is the tensor's, for messages. RESOURCE_EXHAUSTED says what was asked for and what is
-  // free. 0 bytes is empty.
-  static absl::StatusOr<DeviceMemory> Allocate(absl::string_view name, size_t bytes);
-  DeviceMemory(DeviceMemory&& other) noexcept
+  OwnedMemory() = default;
+  // `name` is the tensor's, for messages. RESOURCE_EXHAUSTED says what was asked for and, of a
+  // device, what is free. 0 bytes is empty.
+  static absl::StatusOr<OwnedMemory> Allocate(absl::string_view name, size_t bytes);
+  OwnedMemory(OwnedMemory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
-  ~DeviceMemory() { Free(); }
+  OwnedMemory& operator=(OwnedMemory&& other) noexcept {
+    if (this == &other) return *this;
+    Free();
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+    return *this;
+  }
+  ~OwnedMemory() { Free(); }
 
   void* data() const { return data_; }
   template <typename T>
@@ -34,37 +46,24 @@ class DeviceMemory {
   size_t bytes() const { return bytes_; }
 
  private:
-  DeviceMemory(void* data, size_t bytes) : data_(data), bytes_(bytes) {}
+  OwnedMemory(void* data, size_t bytes) : data_(data), bytes_(bytes) {}
   void Free();
 
   void* data_ = nullptr;
   size_t bytes_ = 0;
 };
 
-// The same of the CPU: page-locked, so that copies run beside kernels.
-class PinnedMemory {
- public:
-  PinnedMemory() = default;
-  static absl::StatusOr<PinnedMemory> Allocate(absl::string_view name, size_t bytes);
-  PinnedMemory(PinnedMemory&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
-  ~PinnedMemory() { Free(); }
+using DeviceMemory = OwnedMemory<MemoryPlace::kDevice>;
+using PinnedMemory = OwnedMemory<MemoryPlace::kPinned>;
 
-  void* data() const { return data_; }
-  template <typename T>
-  T* As() const {
-    return static_cast<T*>(data_);
-  }
-  size_t bytes() const { return bytes_; }
-
- private:
-  PinnedMemory(void* data, size_t bytes) : data_(data), bytes_(bytes) {}
-  void Free();
-
-  void* data_ = nullptr;
-  size_t bytes_ = 0;
-};
+template <>
+absl::StatusOr<DeviceMemory> DeviceMemory::Allocate(absl::string_view name, size_t bytes);
+template <>
+absl::StatusOr<PinnedMemory> PinnedMemory::Allocate(absl::string_view name, size_t bytes);
+template <>
+void DeviceMemory::Free();
+template <>
+void PinnedMemory::Free();
 
 // Between any two of GPU, pinned and ordinary memory, in the order of `stream`; returns when
 // enqueued. Both stay as they are until the stream has come so far. With ordinary memory it may

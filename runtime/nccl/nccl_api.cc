@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
+#include "runtime/base/symbols.h"
 
 namespace trainctl {
 namespace {
@@ -17,26 +18,6 @@ constexpr int kWithName = 22703;
 constexpr int kBrokenFrom = 22803;
 constexpr int kBrokenTo = 22808;
 constexpr unsigned kConfigMagic = 0xcafebeef;
-
-class Symbols {
- public:
-  explicit Symbols(void* library) : library_(library) {}
-
-  template <typename F>
-  void Optional(const char* name, F** function) {
-    *function = reinterpret_cast<F*>(::dlsym(library_, name));
-  }
-  template <typename F>
-  void Required(const char* name, F** function) {
-    Optional(name, function);
-    if (*function == nullptr && missing_.empty()) missing_ = name;
-  }
-  const std::string& missing() const { return missing_; }
-
- private:
-  void* library_;
-  std::string missing_;
-};
 
 std::string PathOf(const void* function, const std::string& library) {
   Dl_info found{};

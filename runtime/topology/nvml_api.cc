@@ -6,34 +6,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/symbols.h"
 
 namespace trainctl {
-namespace {
-
-class Symbols {
- public:
-  explicit Symbols(void* library) : library_(library) {}
-
-  template <typename F>
-  void Optional(const char* name, F** function) {
-    *function = reinterpret_cast<F*>(::dlsym(library_, name));
-  }
-  template <typename F>
-  void Required(const char* name, F** function) {
-    Optional(name, function);
-    if (*function == nullptr && missing_.empty()) {
-      missing_ = name;
-    }
-  }
-  const std::string& missing() const { return missing_; }
-
- private:
-  void* library_;
-  std::string missing_;
-};
-
-}  // namespace
-
 SignalsBlocked::SignalsBlocked() {
   sigset_t all;
   ::sigfillset(&all);

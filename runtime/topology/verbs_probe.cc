@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/symbols.h"
 
 namespace trainctl {
 namespace {
@@ -49,27 +50,23 @@ struct Api {
                             int access);
 };
 
-template <typename F>
-bool Find(void* library, const char* name, F** function) {
-  *function = reinterpret_cast<F*>(::dlsym(library, name));
-  return *function != nullptr;
-}
-
 bool Load(const char* library, Api* api) {
   void* handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     return false;
   }
-  Find(handle, "_ibv_query_gid_ex", &api->gid);
-  Find(handle, "ibv_reg_dmabuf_mr", &api->register_dma_buf);
-  return Find(handle, "ibv_get_device_list", &api->list) &&
-         Find(handle, "ibv_free_device_list", &api->free_list) &&
-         Find(handle, "ibv_get_device_name", &api->name) &&
-         Find(handle, "ibv_open_device", &api->open) &&
-         Find(handle, "ibv_close_device", &api->close) &&
-         Find(handle, "ibv_query_port", &api->port) &&
-         Find(handle, "ibv_alloc_pd", &api->make_domain) &&
-         Find(handle, "ibv_dealloc_pd", &api->free_domain);
+  Symbols symbols(handle);
+  symbols.Optional("_ibv_query_gid_ex", &api->gid);
+  symbols.Optional("ibv_reg_dmabuf_mr", &api->register_dma_buf);
+  symbols.Required("ibv_get_device_list", &api->list);
+  symbols.Required("ibv_free_device_list", &api->free_list);
+  symbols.Required("ibv_get_device_name", &api->name);
+  symbols.Required("ibv_open_device", &api->open);
+  symbols.Required("ibv_close_device", &api->close);
+  symbols.Required("ibv_query_port", &api->port);
+  symbols.Required("ibv_alloc_pd", &api->make_domain);
+  symbols.Required("ibv_dealloc_pd", &api->free_domain);
+  return symbols.missing().empty();
 }
 
 // A file that is none: a driver that knows DMA-BUF complains about the file, another about the
