@@ -8,13 +8,17 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/errno_status.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 
 namespace trainctl {
 namespace {
+
+constexpr absl::string_view kJobEnding = ".job";
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -37,8 +41,9 @@ std::string SocketFolder() {
 
 std::string DaemonSocket() { return JoinPath(SocketFolder(), "traind.sock"); }
 std::string JobSocket(absl::string_view job_id) {
-  return JoinPath(SocketFolder(), absl::StrCat(job_id, ".job"));
+  return JoinPath(SocketFolder(), absl::StrCat(job_id, kJobEnding));
 }
+bool IsJobSocket(absl::string_view path) { return absl::EndsWith(path, kJobEnding); }
 std::string ShimSocket(absl::string_view job_id) {
   return JoinPath(SocketFolder(), absl::StrCat(job_id, ".shim"));
 }

@@ -14,6 +14,7 @@ namespace trainctl {
 std::string SocketFolder();
 std::string DaemonSocket();                        // of this user's own daemon
 std::string JobSocket(absl::string_view job_id);   // of a job's coordinator
+bool IsJobSocket(absl::string_view path);          // by its name
 std::string ShimSocket(absl::string_view job_id);  // of a job's shim on this node
 // Of the shim of a node that takes part in a job whose coordinator is elsewhere. Several nodes of
 // one job may be on one machine.

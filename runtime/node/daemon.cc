@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -31,6 +32,7 @@ namespace {
 
 // A private daemon that nobody gave a job to.
 constexpr Duration kIdleLimit = seconds(20);
+constexpr Duration kSuccessorPatience = seconds(5);
 constexpr size_t kMaxJobs = 256;
 constexpr size_t kMaxSpecBytes = 8 << 20;
 
@@ -47,6 +49,8 @@ std::string RandomJobId() {
 
 std::string SpecPath(const std::string& job_folder) { return JoinPath(job_folder, "spec.pb"); }
 
+bool IsDead(const std::string& socket) { return absl::IsUnavailable(ConnectUnix(socket).status()); }
+
 // Removes what private daemons and shims that were killed have left. What is young may belong to
 // one that is about to listen. Takes a second at most: nothing else is done meanwhile.
 void SweepDeadSockets() {
@@ -60,8 +64,30 @@ void SweepDeadSockets() {
     if (const std::string shim = ShimOf(path); !shim.empty()) {
       const absl::Status swept = SweepShim(shim, std::max(until - Now(), Duration(0)));
       if (!swept.ok() && !absl::IsUnavailable(swept)) LogWarning(swept.message());
-    } else if (absl::StartsWith(name, "private-") &&
-               absl::IsUnavailable(ConnectUnix(path).status())) {
+    } else if (absl::StartsWith(name, "private-") && IsDead(path)) {
+      ::unlink(path.c_str());
+    }
+  }
+}
+
+// Of coordinators that nobody listens at any more: path and inode. One that was just killed has a
+// successor within a second, with another socket under the same name.
+std::map<std::string, ino_t> DeadJobSockets() {
+  std::map<std::string, ino_t> dead;
+  for (const std::string& name : FolderEntries(SocketFolder())) {
+    const std::string path = JoinPath(SocketFolder(), name);
+    struct stat info;
+    if (IsJobSocket(path) && ::lstat(path.c_str(), &info) == 0 && IsDead(path)) {
+      dead[path] = info.st_ino;
+    }
+  }
+  return dead;
+}
+
+void RemoveIfStillDead(const std::map<std::string, ino_t>& sockets) {
+  for (const auto& [path, inode] : sockets) {
+    struct stat info;
+    if (::lstat(path.c_str(), &info) == 0 && info.st_ino == inode && IsDead(path)) {
       ::unlink(path.c_str());
     }
   }
@@ -88,7 +114,10 @@ absl::Status Daemon::Begin() {
     AdoptLivingJobs();
     AdoptLivingParts();
   }
-  loop_->After(seconds(1), SweepDeadSockets);  // not while a launch waits
+  loop_->After(seconds(1), [this] {  // not while a launch waits
+    SweepDeadSockets();
+    loop_->After(kSuccessorPatience, [dead = DeadJobSockets()] { RemoveIfStillDead(dead); });
+  });
   if (options_.private_daemon) {
     loop_->After(kIdleLimit, [this] { EndIfIdle(); });
   }

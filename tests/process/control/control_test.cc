@@ -7,13 +7,27 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/file.h"
+#include "runtime/base/places.h"
 #include "tests/process/control/control_fixture.h"
 
 namespace trainctl::testing {
 namespace {
 
 using ::testing::HasSubstr;
+
+TEST_F(Control, ADaemonRemovesTheSocketOfACoordinatorThatIsNoMore) {
+  ASSERT_TRUE(MakePrivateFolder(SocketFolder()).ok());
+  const std::string dead = JobSocket(absl::StrCat("dead-", ::getpid()));
+  const std::string live = JobSocket(absl::StrCat("live-", ::getpid()));
+  ASSERT_TRUE(ListenUnix(dead, 0600).ok());  // closed at once, and left behind
+  const absl::StatusOr<Fd> listens = ListenUnix(live, 0600);
+  ASSERT_TRUE(StartDaemon({}).ok());
+  WaitUntil([&] { return ::access(dead.c_str(), F_OK) != 0; }, "the end of " + dead);
+  EXPECT_EQ(::access(live.c_str(), F_OK), 0);
+  ::unlink(live.c_str());
+}
 
 TEST_F(Control, RunsAJobToItsEndAndLeavesNothing) {
   ASSERT_TRUE(StartDaemon().ok());
