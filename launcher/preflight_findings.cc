@@ -180,8 +180,7 @@ int AddCopies(const ChildOutput& output, const Topology& topology, PreflightResu
       finding.remedy = peer_access ? PeerRemedy(topology)
                                    : "a card or its slot is faulty: see dmesg for AER and Xid";
       if (peer_access) {
-        result->bad_peer_access.push_back(
-            {topology.node, absl::StrCat("a copy from ", way, " came out wrong")});
+        result->bad_peer_access.push_back(absl::StrCat("a copy from ", way, " came out wrong"));
       }
     }
     result->findings.push_back(std::move(finding));
@@ -190,7 +189,7 @@ int AddCopies(const ChildOutput& output, const Topology& topology, PreflightResu
   PreflightFinding stopped = Stopped(output, lines);
   stopped.remedy = PeerRemedy(topology);
   if (stopped.verdict == Verdict::kHung && absl::StartsWith(stopped.check, "copy ")) {
-    result->bad_peer_access.push_back({topology.node, absl::StrCat("a ", stopped.check, " hung")});
+    result->bad_peer_access.push_back(absl::StrCat("a ", stopped.check, " hung"));
   }
   result->findings.push_back(std::move(stopped));
   return pairs + 1;

@@ -40,8 +40,8 @@ const char* WordOf(PreflightFinding::Verdict verdict);
 struct PreflightResult {
   std::vector<PreflightGpu> gpus;
   std::vector<PreflightFinding> findings;
-  std::vector<BadPeerAccess> bad_peer_access;
-  std::string nccl;  // version; empty: unknown
+  std::vector<std::string> bad_peer_access;  // as in a Topology
+  std::string nccl;                          // version; empty: unknown
 };
 
 // The GPUs; the status is what the child said instead.

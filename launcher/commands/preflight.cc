@@ -11,11 +11,11 @@
 #include "launcher/console.h"
 #include "launcher/flag_value.h"
 #include "launcher/preflight_findings.h"
-#include "launcher/preflight_record.h"
 #include "launcher/preflight_run.h"
 #include "runtime/base/program.h"
 #include "runtime/base/status.h"
 #include "runtime/json/json_text.h"
+#include "runtime/topology/preflight_record.h"
 #include "runtime/topology/probe.h"
 
 namespace trainctl {
@@ -51,11 +51,11 @@ absl::Status CheckCopies(PreflightChildren& children, const Topology& topology,
 }
 
 // Proves that workers can sum, and, where peer access is the fault, that they can without it.
-absl::Status CheckCollective(PreflightChildren& children, const Topology& topology,
-                             PlanRequest* request, PreflightResult* result) {
+absl::Status CheckCollective(PreflightChildren& children, PlanRequest* request,
+                             PreflightResult* result) {
   using Verdict = PreflightFinding::Verdict;
   const size_t ranks = result->gpus.size();
-  request->bad_peer_access = result->bad_peer_access;
+  request->nodes[0].bad_peer_access = result->bad_peer_access;
   const double expected = PlanTransport(*request).within.gigabytes_per_second;
   PreflightFinding as_is;
   if (result->bad_peer_access.empty() || PeersAreOff()) {
@@ -74,9 +74,8 @@ absl::Status CheckCollective(PreflightChildren& children, const Topology& topolo
   const PreflightFinding without = ReadCollective(*outputs, 0, true, result);
   result->findings.push_back(without);
   if (without.verdict == Verdict::kRight && as_is.verdict != Verdict::kRight) {
-    result->bad_peer_access.push_back(
-        {topology.node, absl::StrCat("an ", as_is.check, ": ", WordOf(as_is.verdict),
-                                     ", but right with NCCL_P2P_DISABLE=1")});
+    result->bad_peer_access.push_back(absl::StrCat("an ", as_is.check, ": ", WordOf(as_is.verdict),
+                                                   ", but right with NCCL_P2P_DISABLE=1"));
   }
   return absl::OkStatus();
 }
@@ -89,8 +88,8 @@ absl::StatusOr<PreflightResult> Check(PreflightChildren& children, PlanRequest* 
   ASSIGN_OR_RETURN(const ChildOutput memory, children.Run({"memory"}));
   AddMemory(memory, &result);
   RETURN_IF_ERROR(CheckCopies(children, topology, &result));
-  RETURN_IF_ERROR(CheckCollective(children, topology, request, &result));
-  request->bad_peer_access = result.bad_peer_access;
+  RETURN_IF_ERROR(CheckCollective(children, request, &result));
+  request->nodes[0].bad_peer_access = result.bad_peer_access;
   return result;
 }
 
@@ -118,11 +117,12 @@ int RunPreflight(const PreflightFlags& flags) {
   absl::StatusOr<PreflightChildren> children = PreflightChildren::Make(*program, patience);
   if (!children.ok()) return Fail(children.status());
   PlanRequest request;
+  topology->bad_peer_access.clear();  // the last preflight's
   request.nodes = {*std::move(topology)};
   request.environment = NcclEnvironment();
   const absl::StatusOr<PreflightResult> result = Check(*children, &request);
   if (!result.ok()) return NotFit(result.status().message());
-  const absl::Status recorded = RecordPreflight(request.nodes[0], result->bad_peer_access);
+  const absl::Status recorded = RecordPreflight(request.nodes[0]);
   if (!recorded.ok()) return Fail(recorded);
   const bool fit = IsFit(*result, PeersAreOff());
   const TransportPlan plan = PlanTransport(request);

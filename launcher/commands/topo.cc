@@ -7,7 +7,6 @@
 #include "launcher/commands/exit_status.h"
 #include "launcher/commands/nccl_environment.h"
 #include "launcher/console.h"
-#include "launcher/preflight_record.h"
 #include "launcher/topology_picture.h"
 #include "launcher/topology_table.h"
 #include "runtime/base/file.h"
@@ -48,7 +47,6 @@ int RunTopo(const TopoFlags& flags) {
   request.nodes = {*topology};
   request.several_nodes = true;  // such as this one
   request.environment = NcclEnvironment();
-  if (!flags.from.has_value()) request.bad_peer_access = RecordedPreflight(*topology);
   const TransportPlan plan = PlanTransport(request);
   if (flags.svg.has_value()) {
     const absl::Status written = ReplaceFile(*flags.svg, TopologyPicture(*topology));

@@ -20,10 +20,8 @@ std::vector<Unit> UnitsOf(const Topology& topology);  // by index
 // In the order in which a ring crosses the fewest far links; `reason` says why.
 std::vector<Unit> RingOrder(const Topology& topology, std::string* reason);
 
-// REQUIRES: `ring` is RingOrder's. `bad`: why the GPUs cannot use each other's memory; nullptr: no
-// such reason is known.
-TransportChoice ChooseWithin(const Topology& topology, const std::vector<Unit>& ring,
-                             const BadPeerAccess* bad);
+// REQUIRES: `ring` is RingOrder's.
+TransportChoice ChooseWithin(const Topology& topology, const std::vector<Unit>& ring);
 
 // The RDMA ports that a job should use: active ones of the fastest kind. Pointers into `topology`.
 std::vector<const Nic*> ChosenPorts(const Topology& topology);

@@ -124,13 +124,13 @@ std::vector<std::string> FindProblems(const PlanRequest& request, const Transpor
   std::vector<std::string> problems;
   const bool rdma =
       between.transport == Transport::kRoce || between.transport == Transport::kInfiniBand;
-  for (const BadPeerAccess& bad : request.bad_peer_access) {
-    problems.push_back(absl::StrCat(
-        bad.node, bad.node.empty() ? "" : ": ", bad.what,
-        ": the GPUs do not reach each other's memory; until ACS, IOMMU (iommu=pt) and driver are "
-        "in order, data goes through the CPU's"));
-  }
   for (const Topology& node : request.nodes) {
+    for (const std::string& bad : node.bad_peer_access) {
+      problems.push_back(absl::StrCat(
+          node.node, node.node.empty() ? "" : ": ", bad,
+          ": the GPUs do not reach each other's memory; until ACS, IOMMU (iommu=pt) and driver are "
+          "in order, data goes through the CPU's"));
+    }
     Finder finder(node, &problems);
     finder.Gpus();
     finder.Memory(rdma);

@@ -96,6 +96,14 @@ NcclSetting Set(const char* name, const char* value, const char* reason) {
   return {NcclSetting::Who::kSet, name, value, reason};
 }
 
+// nullptr: no preflight saw any.
+const Topology* WithBadPeerAccess(const PlanRequest& request) {
+  for (const Topology& node : request.nodes) {
+    if (!node.bad_peer_access.empty()) return &node;
+  }
+  return nullptr;
+}
+
 std::vector<NcclSetting> Wanted(const PlanRequest& request, const TransportChoice& within,
                                 const TransportChoice& between) {
   std::vector<NcclSetting> settings;
@@ -107,11 +115,10 @@ std::vector<NcclSetting> Wanted(const PlanRequest& request, const TransportChoic
     settings.push_back(Left("NCCL_NVLS_ENABLE", "NCCL asks the driver whether multicast is there"));
     settings.push_back(Left("NCCL_ALGO", "NCCL's choice by size is measured by its makers"));
   }
-  if (!request.bad_peer_access.empty()) {
-    const BadPeerAccess& bad = request.bad_peer_access[0];
-    settings.push_back(
-        {NcclSetting::Who::kSet, "NCCL_P2P_DISABLE", "1",
-         absl::StrCat("preflight", bad.node.empty() ? "" : " on ", bad.node, ": ", bad.what)});
+  if (const Topology* bad = WithBadPeerAccess(request); bad != nullptr) {
+    settings.push_back({NcclSetting::Who::kSet, "NCCL_P2P_DISABLE", "1",
+                        absl::StrCat("preflight", bad->node.empty() ? "" : " on ", bad->node, ": ",
+                                     bad->bad_peer_access[0])});
   } else if (within.transport == Transport::kPcie) {
     settings.push_back(
         Left("NCCL_P2P_DISABLE", "only a copy that comes out wrong would be a reason"));
@@ -155,7 +162,8 @@ std::vector<NcclSetting> Wanted(const PlanRequest& request, const TransportChoic
 std::vector<NcclSetting> ChooseSettings(const PlanRequest& request, const TransportChoice& within,
                                         const TransportChoice& between) {
   std::vector<NcclSetting> settings;
-  if (within.transport != Transport::kCpu || !request.bad_peer_access.empty()) {
+  // A preflight may have seen GPUs where the driver's library shows none.
+  if (within.transport != Transport::kCpu || WithBadPeerAccess(request) != nullptr) {
     settings = Wanted(request, within, between);
   }
   for (const auto& [name, value] : request.environment) {

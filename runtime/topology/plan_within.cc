@@ -139,8 +139,7 @@ std::vector<Unit> RingOrder(const Topology& topology, std::string* reason) {
   return ring;
 }
 
-TransportChoice ChooseWithin(const Topology& topology, const std::vector<Unit>& ring,
-                             const BadPeerAccess* bad) {
+TransportChoice ChooseWithin(const Topology& topology, const std::vector<Unit>& ring) {
   if (ring.empty()) {
     return {Transport::kCpu, 0,
             topology.gpus.empty() ? "no GPU: workers train on CPUs and share memory"
@@ -149,10 +148,11 @@ TransportChoice ChooseWithin(const Topology& topology, const std::vector<Unit>& 
   if (ring.size() == 1) {
     return {Transport::kNone, 0, "one GPU: nothing to exchange in the node"};
   }
-  if (bad != nullptr) {
+  if (!topology.bad_peer_access.empty()) {
     double pcie = PcieGigabytes(*ring[0].gpu);
     for (const Unit& unit : ring) pcie = std::min(pcie, PcieGigabytes(*unit.gpu));
-    return {Transport::kSharedMemory, pcie / 2, absl::StrCat("preflight: ", bad->what)};
+    return {Transport::kSharedMemory, pcie / 2,
+            absl::StrCat("preflight: ", topology.bad_peer_access[0])};
   }
   Edge slowest;
   bool faster = false;  // than the slowest

@@ -1,4 +1,4 @@
-#include "launcher/preflight_record.h"
+#include "runtime/topology/preflight_record.h"
 
 #include <nlohmann/json.hpp>
 
@@ -31,15 +31,17 @@ Json Subject(const Topology& topology) {
 
 }  // namespace
 
-absl::Status RecordPreflight(const Topology& topology, const std::vector<BadPeerAccess>& bad) {
+absl::Status RecordPreflight(const Topology& topology) {
   Json record = {{"schema", 1}, {"subject", Subject(topology)}, {"bad_peer_access", Json::array()}};
-  for (const BadPeerAccess& seen : bad) record["bad_peer_access"].push_back(seen.what);
+  for (const std::string& seen : topology.bad_peer_access) {
+    record["bad_peer_access"].push_back(seen);
+  }
   RETURN_IF_ERROR(MakeFolders(StateFolder(), 0700));
   return ReplaceFile(RecordPath(), absl::StrCat(JsonText(record, 1), "\n"));
 }
 
-std::vector<BadPeerAccess> RecordedPreflight(const Topology& topology) {
-  std::vector<BadPeerAccess> bad;
+std::vector<std::string> RecordedPreflight(const Topology& topology) {
+  std::vector<std::string> bad;
   const absl::StatusOr<std::string> text = ReadFile(RecordPath(), kMostBytes);
   const Json record = ParseOrderedJson(text.value_or(""));
   if (!record.is_object() || !record.contains("subject") ||
@@ -47,7 +49,7 @@ std::vector<BadPeerAccess> RecordedPreflight(const Topology& topology) {
     return bad;
   }
   for (const Json& what : record["bad_peer_access"]) {
-    if (what.is_string()) bad.push_back({topology.node, what.get<std::string>()});
+    if (what.is_string()) bad.push_back(what.get<std::string>());
   }
   return bad;
 }

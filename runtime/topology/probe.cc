@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/topology/device_links.h"
+#include "runtime/topology/preflight_record.h"
 #include "runtime/topology/sysfs.h"
 #include "runtime/topology/topology_text.h"
 
@@ -177,6 +178,7 @@ Topology ProbeTopology() {
     out.architecture = machine.machine;
   }
   ReadLimits(&out);
+  out.bad_peer_access = RecordedPreflight(out);
   return out;
 }
 

@@ -118,6 +118,9 @@ struct Topology {
   std::vector<Gpu> gpus;  // by index
   std::vector<Nic> nics;
   std::vector<Link> links;
+  // What the last preflight here saw of GPUs that do not reach each other's memory ("a copy from
+  // GPU0 to GPU1 came out wrong"). Empty: nothing, or none was run.
+  std::vector<std::string> bad_peer_access;
   std::vector<std::string> problems;  // what could not be seen or is wrong, for people
 };
 

@@ -283,6 +283,7 @@ void ReadNode(Fields* fields, Topology* out) {
   if (fields->Has("memlock_kib")) {
     fields->Integer("memlock_kib", -1, kMostMib, &out->memlock_kib.emplace());
   }
+  fields->Texts("bad_peer_access", 1000, &out->bad_peer_access);
   fields->Texts("problems", 1000, &out->problems);
 }
 

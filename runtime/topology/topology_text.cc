@@ -187,6 +187,9 @@ Json TopologyDocument(const Topology& topology) {
   for (const Link& link : topology.links) {
     out["links"].push_back(LinkDocument(link));
   }
+  if (!topology.bad_peer_access.empty()) {
+    out["bad_peer_access"] = Texts(topology.bad_peer_access);
+  }
   if (!topology.problems.empty()) {
     out["problems"] = Texts(topology.problems);
   }

@@ -56,13 +56,6 @@ std::string NodeLines(const NodePlan& node) {
   return out;
 }
 
-const BadPeerAccess* FindBadPeerAccess(const PlanRequest& request, const std::string& node) {
-  for (const BadPeerAccess& bad : request.bad_peer_access) {
-    if (bad.node == node) return &bad;
-  }
-  return nullptr;
-}
-
 TransportChoice Slower(const TransportChoice& a, const TransportChoice& b) {
   if (a.transport == Transport::kNone || b.transport == Transport::kNone) {
     return a.transport == Transport::kNone ? b : a;
@@ -113,8 +106,7 @@ TransportPlan PlanTransport(const PlanRequest& request) {
   for (size_t i = 0; i < request.nodes.size(); ++i) {
     std::string reason;
     const std::vector<Unit> ring = RingOrder(request.nodes[i], &reason);
-    const TransportChoice within =
-        ChooseWithin(request.nodes[i], ring, FindBadPeerAccess(request, request.nodes[i].node));
+    const TransportChoice within = ChooseWithin(request.nodes[i], ring);
     plan.within = i == 0 ? within : Slower(plan.within, within);
     plan.nodes.push_back(PlanNode(request.nodes[i], ring, reason, several));
   }

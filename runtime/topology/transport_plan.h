@@ -13,13 +13,6 @@
 
 namespace trainctl {
 
-// That GPUs of a node do not reach each other's memory as the driver says they do, as preflight
-// saw.
-struct BadPeerAccess {
-  std::string node;
-  std::string what;  // "a copy from GPU0 to GPU1 came out wrong"
-};
-
 struct PlanRequest {
   std::vector<Topology> nodes;  // not empty
   bool several_nodes = false;   // plan the network, also for a single topology
@@ -27,7 +20,6 @@ struct PlanRequest {
   int nccl_version = 0;         // 22105 is 2.21.5; 0: unknown
   // The user's own NCCL_* variables, which always win.
   std::map<std::string, std::string> environment;
-  std::vector<BadPeerAccess> bad_peer_access;
 };
 
 enum class Transport {

@@ -163,6 +163,25 @@ def a_launch_that_asks_for_it_starts_only_on_a_fit_node(s):
     assert done.returncode == 5 and "trained" not in done.stdout and "not fit" in done.stderr, done
 
 
+def a_launch_follows_what_it_saw(s):
+    hardware = s.folder / "hardware"
+    hardware.write_text("".join(f"gpu uuid=GPU-{s.mark[:8]}-{i} name=NVIDIA_H200 memory=143771 numa=0 sm=90 pci=0000:0{i}:00.0 used=4\n"
+                                for i in range(2)))
+    driver = pathlib.Path(os.environ["TRAINCTL_TESTS_DIR"]) / "fake"
+    if not (driver / "libnvidia-ml.so.1").exists():
+        raise sandbox.Skip("the driver that is not there is in a build tree only")
+    fake = {"LD_LIBRARY_PATH": str(driver), "TRAINCTL_FAKE_NVML": str(hardware)}
+    preflight(s, FAULT="copy from GPU 0 to GPU 1", **fake)
+    for name in ("traind", "train-coordinator", "train-shim"):
+        shutil.copy(sandbox.BIN / name, s.folder / "bin")
+    command = [s.folder / "bin/trainctl", "launch", "--gpus", "0,1", s.shell("echo disabled $NCCL_P2P_DISABLE")]
+    done = subprocess.run(command, env={**s.env, **fake}, capture_output=True, text=True, timeout=60, cwd=s.folder)
+    assert done.returncode == 0 and done.stdout.count("disabled 1\n") == 2, done
+    preflight(s, **fake)
+    done = subprocess.run(command, env={**s.env, **fake}, capture_output=True, text=True, timeout=60, cwd=s.folder)
+    assert done.returncode == 0 and done.stdout.count("disabled\n") == 2, done
+
+
 def a_machine_without_a_gpu_is_not_fit_and_says_why(s):
     if os.path.exists("/dev/nvidiactl"):
         raise sandbox.Skip("this machine has a GPU")

@@ -63,7 +63,7 @@ TEST(TransportPlan, TurnsPeerAccessOffOnlyOnEvidence) {
   request.nodes = {Read(Fixture("2x3090.yaml"))};
   request.several_nodes = true;
   EXPECT_EQ(PlanTransport(request).within.transport, Transport::kNvlink);
-  request.bad_peer_access = {{request.nodes[0].node, "a copy from GPU0 to GPU1 came out wrong"}};
+  request.nodes[0].bad_peer_access = {"a copy from GPU0 to GPU1 came out wrong"};
   const absl::StatusOr<std::string> golden = ReadFile(Fixture("2x3090_bad_peer.plan.txt"));
   ASSERT_TRUE(golden.ok()) << golden.status();
   EXPECT_EQ(ExplainPlan(PlanTransport(request)), *golden);
