@@ -112,10 +112,8 @@ void Display::ShowOutput(const OutputBytes& output) {
     EmitLine(output.epoch.value, output.rank, output.stream, line, &out);
   };
   if (output.skipped > 0) {
-    lines.Finish(emit);
-    Write(output.stream, std::exchange(out, {}));
-    WriteMessage(LostOutputText(output.rank, output.stream, output.skipped),
-                 Announce::Level::kWarning);
+    const uint64_t lost = output.skipped + lines.Break();
+    WriteMessage(LostOutputText(output.rank, output.stream, lost), Announce::Level::kWarning);
   }
   lines.Add(output.data, emit);
   Write(output.stream, out);

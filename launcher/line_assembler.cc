@@ -44,6 +44,13 @@ void LineAssembler::Add(absl::string_view data, OnLine on_line) {
   }
 }
 
+size_t LineAssembler::Break() {
+  const size_t dropped = partial_.size();
+  partial_.clear();
+  after_return_ = false;
+  return dropped;
+}
+
 void LineAssembler::Finish(OnLine on_line) {
   if (!partial_.empty()) {
     on_line(partial_);

@@ -26,6 +26,9 @@ class LineAssembler {
   void Add(absl::string_view data, OnLine on_line);
   // The stream has ended: what is left is a line.
   void Finish(OnLine on_line);
+  // What comes next is not what came after: the line that was begun will never be whole. Returns
+  // the bytes of it, which nobody is shown.
+  size_t Break();
 
  private:
   std::string partial_;

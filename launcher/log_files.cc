@@ -94,8 +94,7 @@ bool LogFiles::ReadLog(const Key& key, Log* log, bool last,
       break;
     }
     if (const uint64_t lost = log->reader.TakeSkipped(); lost > 0) {
-      log->lines.Finish(emit);
-      losses_.push_back(LostOutputText(rank, stream, lost));
+      losses_.push_back(LostOutputText(rank, stream, lost + log->lines.Break()));
     }
     if (log->in_old_line) {
       const size_t end = data.find_first_of("\r\n");

@@ -24,6 +24,7 @@ class Lines {
   void Finish() {
     assembler_.Finish([this](absl::string_view line) { lines.emplace_back(line); });
   }
+  size_t Break() { return assembler_.Break(); }
   std::vector<std::string> lines;
 
  private:
@@ -50,6 +51,15 @@ TEST(LineAssembler, GivesTheSameLinesWhateverThePieces) {
   }
   EXPECT_THAT(whole.lines, ElementsAre("a", "b", "c", "", "d", "e"));
   EXPECT_EQ(pieces.lines, whole.lines);
+}
+
+TEST(LineAssembler, ShowsNothingOfALineWhoseEndIsLost) {
+  Lines lines;
+  lines.Add("45541\n4554");
+  EXPECT_EQ(lines.Break(), 4u);
+  lines.Add("128220\n");
+  EXPECT_THAT(lines.lines, ElementsAre("45541", "128220"));
+  EXPECT_EQ(lines.Break(), 0u);
 }
 
 TEST(LineAssembler, CutsEndlessLines) {
