@@ -150,7 +150,9 @@ def stopped_rank_is_blamed_not_those_that_wait_for_it(s):
     failure = s.report()["first_failure"]
     assert failure["class"] == "hang" and failure["rank"] == 1, failure
     waits = (s.job() / "logs/0/0/hang.txt").read_text()
-    assert "collectives:" in waits and "not finished" in waits, waits
+    # It may also have been stopped while the other waited for its part of a checkpoint.
+    waited = "not finished" in waits or "in phase checkpoint" in waits
+    assert "collectives:" in waits and waited, waits
 
 
 sandbox.main(__name__)
