@@ -27,13 +27,13 @@ struct Range {
   size_t width = 0;
 };
 // A bracket with the text before it.
-struct Group {
+struct Bracket {
   std::string before;
   std::vector<Range> ranges;
   size_t count = 0;
 };
 struct Item {
-  std::vector<Group> groups;
+  std::vector<Bracket> groups;
   std::string after;
   int slots = 0;
   size_t count = 1;  // of the nodes it stands for
@@ -84,12 +84,12 @@ absl::StatusOr<Range> ParseRange(absl::string_view item, absl::string_view text)
 }
 
 // `inside`: what stands between the brackets.
-absl::StatusOr<Group> ParseGroup(absl::string_view item, absl::string_view before,
+absl::StatusOr<Bracket> ParseGroup(absl::string_view item, absl::string_view before,
                                  absl::string_view inside) {
   if (inside.find('[') != absl::string_view::npos) {
     return Wrong(item, "a bracket stands within brackets");
   }
-  Group group;
+  Bracket group;
   group.before = std::string(before);
   for (const absl::string_view part : absl::StrSplit(inside, ',')) {
     ASSIGN_OR_RETURN(const Range range, ParseRange(item, absl::StripAsciiWhitespace(part)));
@@ -120,7 +120,7 @@ absl::StatusOr<Item> ParseItem(absl::string_view text) {
     if (item.groups.size() == kMaxBrackets) {
       return Wrong(text, absl::StrCat("it has more than ", kMaxBrackets, " brackets"));
     }
-    ASSIGN_OR_RETURN(Group group, ParseGroup(text, rest.substr(0, open),
+    ASSIGN_OR_RETURN(Bracket group, ParseGroup(text, rest.substr(0, open),
                                              rest.substr(open + 1, close - open - 1)));
     item.count *= group.count;
     if (item.count > kMaxListedNodes) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMostNodes = 65536;
 
-using Found = absl::StatusOr<std::optional<NodeIdentity>>;
+using Identity = absl::StatusOr<std::optional<NodeIdentity>>;
 
 class Environment {
  public:
@@ -98,7 +98,7 @@ absl::Status TakeSlurmNodes(const Environment& env, NodeIdentity* identity) {
   return absl::OkStatus();
 }
 
-Found FromSlurm(const Environment& env) {
+Identity FromSlurm(const Environment& env) {
   if (env.Text({"SLURM_JOB_ID", "SLURM_JOBID"}).empty() || !env.Has("SLURM_NODEID") ||
       IsShell(env)) {
     return std::nullopt;
@@ -154,7 +154,7 @@ absl::Status CheckOnePerNode(const NodeIdentity& identity, int tasks) {
       "number of workers with --nproc-per-node"));
 }
 
-Found FromOpenMpi(const Environment& env) {
+Identity FromOpenMpi(const Environment& env) {
   if (!env.Has("OMPI_COMM_WORLD_RANK")) return std::nullopt;
   NodeIdentity identity;
   identity.scheduler = "Open MPI";
@@ -171,7 +171,7 @@ Found FromOpenMpi(const Environment& env) {
   return identity;
 }
 
-Found FromPmi(const Environment& env) {
+Identity FromPmi(const Environment& env) {
   if (!env.Has("PMI_RANK") || !env.Has("PMI_SIZE")) return std::nullopt;
   NodeIdentity identity;
   identity.scheduler = "PMI";
@@ -187,7 +187,7 @@ Found FromPmi(const Environment& env) {
 }
 
 // A pod of an Indexed Job is called JOB-INDEX; its domain is the headless service's, if it has one.
-Found FromKubernetes(const Environment& env, absl::string_view full_name) {
+Identity FromKubernetes(const Environment& env, absl::string_view full_name) {
   if (!env.Has("JOB_COMPLETION_INDEX") || !env.Has("KUBERNETES_SERVICE_HOST")) return std::nullopt;
   NodeIdentity identity;
   identity.scheduler = "Kubernetes";
@@ -205,7 +205,7 @@ Found FromKubernetes(const Environment& env, absl::string_view full_name) {
 
 }  // namespace
 
-Found IdentifyNode(const std::map<std::string, std::string>& environment,
+Identity IdentifyNode(const std::map<std::string, std::string>& environment,
                    absl::string_view full_name) {
   const Environment env(environment);
   // Slurm first: it sets the variables of PMI and Open MPI for its own tasks, too.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/commands/end_signals.h"
 #include "launcher/commands/exit_status.h"
 #include "launcher/job_client.h"
 #include "launcher/job_lookup.h"
@@ -28,20 +29,11 @@ constexpr Duration kStopPatience = seconds(20);
 constexpr Duration kNextDaemonPatience = seconds(1);
 constexpr Duration kNextDaemonPause = milliseconds(100);
 
-bool IsIgnored(int signo) {
-  struct sigaction action {};
-  return sigaction(signo, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
 }  // namespace
 
 Attachment::Attachment(DisplayOptions options)
     : loop_(*new Loop), display_(&console_, std::move(options)) {
-  for (const int signo : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
-    if (!IsIgnored(signo)) {
-      loop_.OnSignal(signo, [this, signo](int) { OnStopSignal(signo); });
-    }
-  }
+  OnEndSignals(&loop_, [this](int signo) { OnStopSignal(signo); });
 }
 
 int Attachment::Stay(const StartedJob& job, std::optional<PrivateDaemon> daemon, bool came_back) {

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "launcher/commands/end_signals.h"
 #include "launcher/commands/exit_status.h"
 #include "launcher/commands/job_start.h"
 #include "launcher/commands/requeue.h"
@@ -36,11 +37,6 @@ constexpr Duration kDaemonEnds = seconds(10);
 constexpr Duration kSlurmNotices = seconds(360);
 constexpr int kMostNames = 64;  // of nodes of one job on one machine
 
-bool IsIgnored(int signo) {
-  struct sigaction action {};
-  return sigaction(signo, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
 // What may stand in a certificate.
 std::string MachineName() {
   char name[256] = {};
@@ -55,11 +51,7 @@ std::string MachineName() {
 }  // namespace
 
 Participant::Participant(bool json) : loop_(*new Loop), json_(json) {
-  for (const int signo : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
-    if (!IsIgnored(signo)) {
-      loop_.OnSignal(signo, [this, signo](int) { OnSignal(signo); });
-    }
-  }
+  OnEndSignals(&loop_, [this](int signo) { OnSignal(signo); });
 }
 
 void Participant::Say(absl::string_view text, bool warning) {

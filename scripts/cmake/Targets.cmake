@@ -4,7 +4,7 @@ include(Precompile)
 # Several sources in one go, which parses headers and instantiates templates once for all of them.
 # Where a developer compiles every change again (preset dev), single files are faster.
 string(COMPARE EQUAL "${CMAKE_BUILD_TYPE}" Release united)
-option(TRAINCTL_UNITY "Compile the sources of a folder together, sixteen at a time"
+option(TRAINCTL_UNITY "Compile the sources of a folder together, thirty-two at a time"
        ${united})
 
 # trainctl_library(NAME SOURCES a.cc … DEPS other … [HOT])
@@ -25,7 +25,7 @@ function(trainctl_library name)
 endfunction()
 
 function(trainctl_unite target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TRAINCTL_UNITY} UNITY_BUILD_BATCH_SIZE 16)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TRAINCTL_UNITY} UNITY_BUILD_BATCH_SIZE 32)
 endfunction()
 
 function(trainctl_precompile_for target deps)
