@@ -146,6 +146,7 @@ TEST_F(ControlDeath, ADaemonWaitsForHalfAShimHoweverLongItTakesToEnd) {
   const StartedJob job = Submit(spec);
   FrontEnd front(job.job_socket, {.output = true, .owner = true});
   Worker(0, 0);
+  ASSERT_TRUE(front.AwaitRunning());
   const auto [keeper, supervisor] = ShimOf(job);
   ASSERT_EQ(::kill(keeper, SIGSTOP), 0);
   ASSERT_EQ(::kill(supervisor, SIGKILL), 0);
@@ -310,6 +311,7 @@ TEST_P(ShimDeath, StartsANewEpochOnANewShim) {
   FrontEnd front(job.job_socket, {.output = true, .owner = true});
   const pid_t first = Worker(0, 0);
   const pid_t second = Worker(0, 1);
+  ASSERT_TRUE(front.AwaitRunning());
   std::vector<pid_t> shims;
   for (const pid_t pid : ProcessesNaming(job.job_folder)) {
     const auto name = ReadFile(absl::StrCat("/proc/", pid, "/comm"));

@@ -107,6 +107,11 @@ absl::Status FrontEnd::end_status() {
   return end_status_.value_or(absl::UnknownError("not ended"));
 }
 
+bool FrontEnd::AwaitRunning() {
+  return Await([](FrontEnd& f) { return f.State().view.phase == JobPhase::kRunning; },
+               "all workers to run");
+}
+
 std::string FrontEnd::Output(int rank, int stream) {
   MutexLock lock(&mutex_);
   std::string all;
