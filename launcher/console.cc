@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,9 +28,22 @@ bool EndIsPending() {
   return false;
 }
 
-bool IsRegular(int fd) {
+mode_t KindOf(int fd) {
   struct stat found {};
-  return fstat(fd, &found) == 0 && S_ISREG(found.st_mode);
+  return fstat(fd, &found) == 0 ? found.st_mode & S_IFMT : 0;
+}
+
+// As much as `fd`, which polls writable, takes without blocking. Whether its writes block is not
+// ours to change: others may have the same pipe.
+ssize_t WriteSome(int fd, mode_t kind, absl::string_view data) {
+  if (kind == S_IFREG) return write(fd, data.data(), data.size());
+  if (kind == S_IFIFO) {
+    const iovec whole{const_cast<char*>(data.data()), data.size()};
+    const ssize_t n = pwritev2(fd, &whole, 1, -1, RWF_NOWAIT);
+    if (n >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS)) return n;
+  }
+  // An older kernel's pipe takes PIPE_BUF bytes then, and no more for sure.
+  return write(fd, data.data(), std::min<size_t>(PIPE_BUF, data.size()));
 }
 
 }  // namespace
@@ -50,8 +64,7 @@ int Console::columns() const {
 }
 
 void Console::Write(int fd, absl::string_view data, bool* open) {
-  // A pipe that polls writable takes PIPE_BUF bytes without blocking, and no more for sure.
-  const size_t piece = IsRegular(fd) ? data.size() : PIPE_BUF;
+  const mode_t kind = KindOf(fd);
   while (*open && !data.empty()) {
     pollfd writable{fd, POLLOUT, 0};
     const int ready = poll(&writable, 1, kPollMillis);
@@ -59,7 +72,7 @@ void Console::Write(int fd, absl::string_view data, bool* open) {
       *open = !EndIsPending();
       continue;
     }
-    const ssize_t n = write(fd, data.data(), std::min(piece, data.size()));
+    const ssize_t n = WriteSome(fd, kind, data);
     if (n > 0) {
       data.remove_prefix(static_cast<size_t>(n));
     } else if (n < 0 && errno != EINTR && errno != EAGAIN) {

@@ -40,7 +40,7 @@ Display::~Display() { EraseProgress(); }
 void Display::Show(const JobUpdate& update, Instant now) {
   if (const auto* job = std::get_if<JobDescription>(&update)) {
     ShowDescription(*job);
-  } else if (const auto* output = std::get_if<OutputBytes>(&update)) {
+  } else if (const auto* output = std::get_if<OutputBatch>(&update)) {
     ShowOutput(*output);
     return;  // JSON lines come from there too
   }
@@ -88,35 +88,42 @@ void Display::ShowDescription(const JobDescription& job) {
   }
 }
 
-void Display::EmitLine(int64_t epoch, int rank, int stream, absl::string_view line,
-                       std::string* out) {
-  if (options_.json) {
-    absl::StrAppend(out, LineJson(epoch, rank, stream, line));
-    return;
-  }
-  auto place = places_.find(rank);
-  absl::StrAppend(out,
-                  place == places_.end() ? absl::StrCat("[", rank, "] ") : place->second.prefix,
-                  line, "\n");
+std::string Display::PrefixOf(int rank) const {
+  const auto place = places_.find(rank);
+  return place == places_.end() ? absl::StrCat("[", rank, "] ") : place->second.prefix;
 }
 
-void Display::ShowOutput(const OutputBytes& output) {
-  auto place = places_.find(output.rank);
-  const int local_rank = place == places_.end() ? output.rank : place->second.local_rank;
-  if (!options_.choice.Shows(local_rank, output.stream)) {
-    return;
-  }
+// One write for all lines of a batch that go to the same place.
+void Display::ShowOutput(const OutputBatch& batch) {
   std::string out;
+  int stream = 1;
+  for (const OutputBytes& output : batch) {
+    const auto place = places_.find(output.rank);
+    const int local_rank = place == places_.end() ? output.rank : place->second.local_rank;
+    if (!options_.choice.Shows(local_rank, output.stream)) continue;
+    if (output.stream != stream || output.skipped > 0) {
+      Write(stream, out);
+      out.clear();
+    }
+    stream = output.stream;
+    AddLines(output, &out);
+  }
+  Write(stream, out);
+}
+
+void Display::AddLines(const OutputBytes& output, std::string* out) {
   LineAssembler& lines = lines_[{output.epoch.value, output.rank, output.stream}];
-  const auto emit = [&](absl::string_view line) {
-    EmitLine(output.epoch.value, output.rank, output.stream, line, &out);
-  };
   if (output.skipped > 0) {
     const uint64_t lost = output.skipped + lines.Break();
     WriteMessage(LostOutputText(output.rank, output.stream, lost), Announce::Level::kWarning);
   }
-  lines.Add(output.data, emit);
-  Write(output.stream, out);
+  if (options_.json) {
+    return lines.Add(output.data, [&](absl::string_view line) {
+      out->append(LineJson(output.epoch.value, output.rank, output.stream, line));
+    });
+  }
+  const std::string prefix = PrefixOf(output.rank);
+  lines.Add(output.data, [&](absl::string_view line) { absl::StrAppend(out, prefix, line, "\n"); });
 }
 
 void Display::FinishLines() {
@@ -124,7 +131,7 @@ void Display::FinishLines() {
     const auto& [epoch, rank, stream] = key;
     std::string out;
     assembler.Finish([&, e = epoch, r = rank, s = stream](absl::string_view line) {
-      EmitLine(e, r, s, line, &out);
+      out = options_.json ? LineJson(e, r, s, line) : absl::StrCat(PrefixOf(r), line, "\n");
     });
     Write(stream, out);
   }

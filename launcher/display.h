@@ -42,11 +42,12 @@ class Display {
   };
 
   void ShowDescription(const JobDescription& job);
-  void ShowOutput(const OutputBytes& output);
+  void ShowOutput(const OutputBatch& batch);
+  void AddLines(const OutputBytes& output, std::string* out);
   void ShowProgress(const ProgressSeen& progress, Instant now);
   void ShowEnd(const JobEnded& end);
   void FinishLines();
-  void EmitLine(int64_t epoch, int rank, int stream, absl::string_view line, std::string* out);
+  std::string PrefixOf(int rank) const;
   void Write(int stream, absl::string_view data);
   void WriteMessage(absl::string_view text, Announce::Level level);
   void DrawProgress();

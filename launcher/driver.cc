@@ -65,20 +65,12 @@ Driver::Driver(Loop* loop, JobSpec spec, Journal journal)
                 ContinueEnding();
                 Tell(NodeLeft{node, incarnation, "its stream broke"});
               },
-              [this](const std::string& node, Incarnation incarnation,
-                     const v1::NodeMessage& message) { OnMessage(node, incarnation, message); }}),
+              [this](const std::string& node, Incarnation incarnation, v1::NodeMessage message) {
+                OnMessage(node, incarnation, std::move(message));
+              }}),
       watchers_({[this] { return State(); }, [this](int owners) { Tell(FrontEndsChanged{owners}); },
                  [this] { ContinueEnding(); },
-                 [this](const OutputFlow::Ask& ask) {
-                   v1::NodeOrder order;
-                   v1::OutputFrom* from = order.mutable_output_from();
-                   from->set_epoch(ask.log.epoch.value);
-                   from->set_rank(ask.log.rank);
-                   from->set_stream(static_cast<uint32_t>(ask.log.stream));
-                   from->set_offset(ask.offset);
-                   from->set_limit(ask.limit);
-                   nodes_.Send(ask.node, std::move(order));
-                 }}) {
+                 [this](const std::vector<OutputFlow::Ask>& asks) { AskForOutput(asks); }}) {
   const EpochFormed* last = nullptr;
   for (const JournalRecord& record : journal_.records()) {
     report_.Take(record, kNever);
@@ -284,11 +276,10 @@ void Driver::OnJoined(const v1::NodeState& state) {
   Publish(state.node(), {state.exchanges().begin(), state.exchanges().end()});
 }
 
-void Driver::OnMessage(const std::string& node, Incarnation incarnation,
-                       const v1::NodeMessage& message) {
+void Driver::OnMessage(const std::string& node, Incarnation incarnation, v1::NodeMessage message) {
   const Instant now = Now();
   if (message.has_output()) {
-    watchers_.Output(node, message.output());
+    watchers_.Output(node, std::move(*message.mutable_output()));
     return OutputCame();
   }
   if (message.has_exchange()) return Publish(node, {message.exchange()});
@@ -329,6 +320,19 @@ void Driver::OnMessage(const std::string& node, Incarnation incarnation,
     report_.Gone(gone->epoch, now);
   }
   Tell(*event);
+}
+
+void Driver::AskForOutput(const std::vector<OutputFlow::Ask>& asks) {
+  std::map<std::string, v1::NodeOrder> orders;
+  for (const OutputFlow::Ask& ask : asks) {
+    v1::OutputFrom* from = orders[ask.node].mutable_output()->add_logs();
+    from->set_epoch(ask.log.epoch.value);
+    from->set_rank(ask.log.rank);
+    from->set_stream(static_cast<uint32_t>(ask.log.stream));
+    from->set_offset(ask.offset);
+    from->set_limit(ask.limit);
+  }
+  for (auto& [node, order] : orders) nodes_.Send(node, std::move(order));
 }
 
 void Driver::OnProgress(const v1::Progress& progress) {

@@ -80,8 +80,9 @@ class Driver {
   void Fail(const absl::Status& status);
 
   void OnJoined(const v1::NodeState& state);
-  void OnMessage(const std::string& node, Incarnation incarnation, const v1::NodeMessage& message);
+  void OnMessage(const std::string& node, Incarnation incarnation, v1::NodeMessage message);
   void OnProgress(const v1::Progress& progress);
+  void AskForOutput(const std::vector<OutputFlow::Ask>& asks);
   void Publish(const std::string& node, const std::vector<v1::Exchange>& exchanges);
   void SendAnswers(const std::vector<Store::Answer>& answers);
   void RememberWorkers(const std::vector<WorkerState>& workers);

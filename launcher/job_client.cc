@@ -48,8 +48,8 @@ struct JobWatch::State : std::enable_shared_from_this<JobWatch::State> {
 
   void Dial();
   void Retry(const absl::Status& why);
-  void Message(const v1::JobUpdate& message);
-  // Of an output message, the part that was not seen yet; false: none.
+  void Message(v1::JobUpdate message);
+  // Leaves of an output the part that was not seen yet; false: none.
   bool TakeNew(OutputBytes& output);
   void End(const absl::Status& status);
 
@@ -84,8 +84,8 @@ void JobWatch::State::Dial() {
     from->set_offset(offset);
   }
   feed = new Feed(loop);
-  feed->on_message = [self = shared_from_this()](const v1::JobUpdate& message) {
-    self->Message(message);
+  feed->on_message = [self = shared_from_this()](v1::JobUpdate message) {
+    self->Message(std::move(message));
   };
   feed->on_closed = [self = shared_from_this()](const absl::Status& status) {
     self->feed = nullptr;
@@ -131,15 +131,15 @@ bool JobWatch::State::TakeNew(OutputBytes& output) {
   return true;
 }
 
-void JobWatch::State::Message(const v1::JobUpdate& message) {
+void JobWatch::State::Message(v1::JobUpdate message) {
   if (ended) return;
   loop->Cancel(silence);
   give_up = kNever;
   backoff = milliseconds(10);
-  std::optional<JobUpdate> update = FromProto(message);
+  std::optional<JobUpdate> update = FromProto(std::move(message));
   if (!update.has_value()) return;
-  if (auto* output = std::get_if<OutputBytes>(&*update); output != nullptr && !TakeNew(*output)) {
-    return;
+  if (auto* batch = std::get_if<OutputBatch>(&*update)) {
+    std::erase_if(*batch, [this](OutputBytes& output) { return !TakeNew(output); });
   }
   if (std::holds_alternative<JobEnded>(*update)) finished = true;
   callbacks.on_update(*std::move(update));

@@ -73,7 +73,8 @@ struct JobEnded {
   // Of the workers on the coordinator's node, by local rank; empty: not known.
   std::vector<int> worker_statuses = {};
 };
-using JobUpdate = std::variant<JobDescription, Announce, OutputBytes, ProgressSeen, MetricSeen,
+using OutputBatch = std::vector<OutputBytes>;
+using JobUpdate = std::variant<JobDescription, Announce, OutputBatch, ProgressSeen, MetricSeen,
                                NoteSeen, JobEnded>;
 
 struct WatchOptions {

@@ -13,17 +13,23 @@ std::string LostOutputText(int rank, int stream, uint64_t bytes) {
 }
 
 void LineAssembler::Add(absl::string_view data, OnLine on_line) {
+  size_t newline = 0;  // the first one, from the beginning of `data`
+  bool known = false;
   while (!data.empty()) {
-    const size_t end = data.find_first_of("\r\n");
+    if (!known) newline = std::min(data.find('\n'), data.size());
+    known = true;
     const size_t room = kLongestLine - partial_.size();
-    if (std::min(end, data.size()) > room) {
+    const size_t line = std::min(newline, room + 1);
+    const size_t end = std::min(data.substr(0, line).find('\r'), line);
+    if (end > room) {
       partial_.append(data.data(), room);
       on_line(partial_);
       partial_.clear();
       data.remove_prefix(room);
+      newline -= room;
       continue;
     }
-    if (end == absl::string_view::npos) {
+    if (end == data.size()) {
       partial_.append(data.data(), data.size());
       after_return_ = false;
       return;
@@ -41,6 +47,8 @@ void LineAssembler::Add(absl::string_view data, OnLine on_line) {
     }
     after_return_ = is_return;
     data.remove_prefix(end + 1);
+    known = is_return;
+    newline -= std::min(newline, end + 1);
   }
 }
 

@@ -9,8 +9,8 @@ namespace trainctl {
 
 void NodeLinks::Add(NodeStream* stream, std::optional<PeerName> caller) {
   ++open_streams_;
-  stream->on_message = [this, stream, caller](const v1::NodeMessage& message) {
-    OnMessage(stream, caller, message);
+  stream->on_message = [this, stream, caller](v1::NodeMessage message) {
+    OnMessage(stream, caller, std::move(message));
   };
   stream->on_cancel = [this, stream] { Left(stream); };
   stream->on_closed = [this] {
@@ -20,10 +20,10 @@ void NodeLinks::Add(NodeStream* stream, std::optional<PeerName> caller) {
 }
 
 void NodeLinks::OnMessage(NodeStream* stream, const std::optional<PeerName>& caller,
-                          const v1::NodeMessage& message) {
+                          v1::NodeMessage message) {
   const auto found = joined_.find(stream);
   if (found == joined_.end()) return First(stream, caller, message);
-  callbacks_.on_message(found->second.node, found->second.incarnation, message);
+  callbacks_.on_message(found->second.node, found->second.incarnation, std::move(message));
 }
 
 void NodeLinks::First(NodeStream* stream, const std::optional<PeerName>& caller,

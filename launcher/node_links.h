@@ -27,8 +27,7 @@ class NodeLinks {
     std::function<void(const v1::NodeState& state)> on_joined;
     // The stream that `on_joined` announced broke. Not called for one that a newer replaced.
     std::function<void(const std::string& node, Incarnation incarnation)> on_left;
-    std::function<void(const std::string& node, Incarnation incarnation,
-                       const v1::NodeMessage& message)>
+    std::function<void(const std::string& node, Incarnation incarnation, v1::NodeMessage message)>
         on_message;
   };
   NodeLinks(Term term, Callbacks callbacks) : term_(term), callbacks_(std::move(callbacks)) {}
@@ -52,7 +51,7 @@ class NodeLinks {
     std::string machine;
   };
   void OnMessage(NodeStream* stream, const std::optional<PeerName>& caller,
-                 const v1::NodeMessage& message);
+                 v1::NodeMessage message);
   void First(NodeStream* stream, const std::optional<PeerName>& caller,
              const v1::NodeMessage& message);
   void Left(NodeStream* stream);

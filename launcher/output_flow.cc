@@ -100,12 +100,8 @@ std::vector<OutputFlow::Piece> OutputFlow::Take(const std::string& node, const L
   return pieces;
 }
 
-std::vector<OutputFlow::Ask> OutputFlow::After(const LogKey& key) {
-  std::vector<Ask> asks;
-  if (const auto found = logs_.find(key); found != logs_.end()) {
-    AskFor(key, found->second, &asks);
-  }
-  return asks;
+void OutputFlow::After(const LogKey& key, std::vector<Ask>* asks) {
+  if (const auto found = logs_.find(key); found != logs_.end()) AskFor(key, found->second, asks);
 }
 
 void OutputFlow::AskFor(const LogKey& key, Log& log, std::vector<Ask>* asks) const {
@@ -115,12 +111,21 @@ void OutputFlow::AskFor(const LogKey& key, Log& log, std::vector<Ask>* asks) con
     if (!room_.at(watcher) || (log.end.has_value() && cursor >= *log.end)) continue;
     next = std::min(next.value_or(cursor), cursor);
   }
+  if (!next.has_value()) return;
   // A watcher behind the open request is served first; the others wait for no more than a window.
-  if (!next.has_value() || (log.asked && *next >= log.asked_from)) return;
-  log.asked = true;
-  log.asked_from = *next;
-  log.asked_limit = *next + Window();
-  asks->push_back({log.node, key, log.asked_from, log.asked_limit});
+  if (!log.asked || *next < log.asked_from) {
+    log.asked = true;
+    log.asked_from = *next;
+    log.asked_limit = *next + Window();
+    asks->push_back({log.node, key, log.asked_from, log.asked_limit});
+    return;
+  }
+  // What has come of it is asked for on top, so that the log never stands still for a way there and
+  // back.
+  const uint64_t limit = log.asked_from + Window();
+  if (*next >= log.asked_limit || log.asked_limit + Window() / 2 > limit) return;
+  asks->push_back({log.node, key, log.asked_limit, limit});
+  log.asked_limit = limit;
 }
 
 std::vector<OutputFlow::Ask> OutputFlow::AskForAll() {

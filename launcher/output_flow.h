@@ -1,6 +1,6 @@
 // Which bytes of which worker's log to ask for next, and who gets what came. Pull, with one open
-// request per log: a reader that is slow or stopped holds back nobody, costs no memory, and loses
-// nothing, because the log is a file on the worker's node.
+// request per log, which is continued before it ends: a reader that is slow or stopped holds back
+// nobody, costs no memory, and loses nothing, because the log is a file on the worker's node.
 #ifndef TRAINCTL_LAUNCHER_OUTPUT_FLOW_H_
 #define TRAINCTL_LAUNCHER_OUTPUT_FLOW_H_
 
@@ -57,7 +57,7 @@ class OutputFlow {
   // ends there for good.
   std::vector<Piece> Take(const std::string& node, const LogKey& key, uint64_t offset,
                           absl::string_view data, uint64_t skipped = 0);
-  std::vector<Ask> After(const LogKey& key);  // the request that follows a Take
+  void After(const LogKey& key, std::vector<Ask>* asks);  // the request that follows Takes
 
   // Every watcher has every log to its end, except logs of nodes that are not here.
   bool Drained() const;

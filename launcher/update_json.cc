@@ -81,7 +81,7 @@ struct ToJson {
     json["text"] = announce.text;
     return json;
   }
-  Json operator()(const OutputBytes&) const {
+  Json operator()(const OutputBatch&) const {
     CHECK(false);  // whole lines are LineJson's
     return Json();
   }

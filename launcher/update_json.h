@@ -11,7 +11,7 @@
 
 namespace trainctl {
 
-// A line of output is LineJson's matter; REQUIRES: `update` is no OutputBytes.
+// A line of output is LineJson's matter; REQUIRES: `update` is no OutputBatch.
 std::string UpdateJson(const JobUpdate& update);
 std::string LineJson(int64_t epoch, int rank, int stream, absl::string_view line);
 

@@ -1,6 +1,7 @@
 #include "launcher/watchers.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -93,25 +94,37 @@ void Watchers::OpenEpoch(Epoch epoch, const std::vector<RankPlace>& ranks) {
 
 void Watchers::NodeHere(const std::string& node, bool here) { Ask(flow_.NodeHere(node, here)); }
 
-void Watchers::Output(const std::string& node, const v1::Output& output) {
-  const LogKey key{Epoch(output.epoch()), output.rank(), static_cast<int>(output.stream())};
-  for (const OutputFlow::Piece& piece :
-       flow_.Take(node, key, output.offset(), output.data(), output.skipped())) {
-    v1::JobUpdate update;
-    v1::Output* out = update.mutable_output();
-    out->set_epoch(output.epoch());
-    out->set_rank(output.rank());
-    out->set_stream(output.stream());
-    out->set_offset(piece.offset);
-    out->set_skipped(piece.skipped);
-    out->set_data(piece.data.data(), piece.data.size());
-    Send(piece.watcher, std::move(update));
+// One update to each watcher, in which the last one of an output gets the bytes themselves.
+void Watchers::Output(const std::string& node, v1::OutputBatch batch) {
+  std::map<int, v1::JobUpdate> updates;
+  std::set<LogKey> logs;
+  for (v1::Output& output : *batch.mutable_outputs()) {
+    const LogKey key{Epoch(output.epoch()), output.rank(), static_cast<int>(output.stream())};
+    const std::vector<OutputFlow::Piece> pieces =
+        flow_.Take(node, key, output.offset(), output.data(), output.skipped());
+    for (const OutputFlow::Piece& piece : pieces) {
+      v1::Output* out = updates[piece.watcher].mutable_output()->add_outputs();
+      out->set_epoch(output.epoch());
+      out->set_rank(output.rank());
+      out->set_stream(output.stream());
+      out->set_offset(piece.offset);
+      out->set_skipped(piece.skipped);
+      if (&piece == &pieces.back() && piece.data.size() == output.data().size()) {
+        out->mutable_data()->swap(*output.mutable_data());
+      } else {
+        out->set_data(piece.data.data(), piece.data.size());
+      }
+    }
+    logs.insert(key);
   }
-  Ask(flow_.After(key));
+  for (auto& [id, update] : updates) Send(id, std::move(update));
+  std::vector<OutputFlow::Ask> asks;
+  for (const LogKey& key : logs) flow_.After(key, &asks);
+  Ask(asks);
 }
 
 void Watchers::Ask(const std::vector<OutputFlow::Ask>& asks) {
-  for (const OutputFlow::Ask& ask : asks) callbacks_.on_ask(ask);
+  if (!asks.empty()) callbacks_.on_asks(asks);
 }
 
 void Watchers::SayLast(v1::JobUpdate last, std::function<void()> on_empty) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/output_flow.h"
 #include "proto/job.pb.h"
@@ -24,7 +25,7 @@ class Watchers {
     std::function<v1::JobState()> state;  // what a new watcher gets first
     std::function<void(int owners)> on_owners;
     std::function<void()> on_gone;  // one watcher less
-    std::function<void(const OutputFlow::Ask& ask)> on_ask;
+    std::function<void(const std::vector<OutputFlow::Ask>& asks)> on_asks;
   };
   explicit Watchers(Callbacks callbacks) : callbacks_(std::move(callbacks)) {}
 
@@ -40,7 +41,7 @@ class Watchers {
   // Output: see OutputFlow.
   void OpenEpoch(Epoch epoch, const std::vector<RankPlace>& ranks);
   void NodeHere(const std::string& node, bool here);
-  void Output(const std::string& node, const v1::Output& output);
+  void Output(const std::string& node, v1::OutputBatch batch);
   bool OutputDrained() const { return flow_.Drained(); }
 
   int count() const { return static_cast<int>(feeds_.size()); }

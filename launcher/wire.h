@@ -48,7 +48,7 @@ std::optional<Event> EventFrom(const std::string& node, Incarnation incarnation,
 v1::JobState ToProto(const JobDescription& description);
 JobDescription FromProto(const v1::JobState& message);
 // nullopt: a kind of update that this version does not know.
-std::optional<JobUpdate> FromProto(const v1::JobUpdate& message);
+std::optional<JobUpdate> FromProto(v1::JobUpdate message);
 
 }  // namespace trainctl
 

@@ -1,6 +1,8 @@
 // What front ends see.
 #include "launcher/wire.h"
 
+#include <utility>
+
 #include "absl/strings/string_view.h"
 #include "runtime/base/text.h"
 
@@ -25,9 +27,14 @@ NodeStanding StandingFromName(absl::string_view name) {
   return NodeStanding::kExpected;
 }
 
-OutputBytes FromProto(const v1::Output& m) {
-  return {Epoch(m.epoch()), m.rank(),    static_cast<int>(m.stream()),
-          m.offset(),       m.skipped(), m.data()};
+OutputBatch FromProto(v1::OutputBatch m) {
+  OutputBatch batch;
+  batch.reserve(static_cast<size_t>(m.outputs_size()));
+  for (v1::Output& output : *m.mutable_outputs()) {
+    batch.push_back({Epoch(output.epoch()), output.rank(), static_cast<int>(output.stream()),
+                     output.offset(), output.skipped(), std::move(*output.mutable_data())});
+  }
+  return batch;
 }
 
 ProgressSeen FromProto(const v1::Progress& m) {
@@ -115,7 +122,7 @@ JobDescription FromProto(const v1::JobState& m) {
   return job;
 }
 
-std::optional<JobUpdate> FromProto(const v1::JobUpdate& m) {
+std::optional<JobUpdate> FromProto(v1::JobUpdate m) {
   switch (m.update_case()) {
     case v1::JobUpdate::kState:
       return FromProto(m.state());
@@ -123,7 +130,7 @@ std::optional<JobUpdate> FromProto(const v1::JobUpdate& m) {
       return Announce{static_cast<Announce::Level>(m.announcement().level()),
                       m.announcement().text()};
     case v1::JobUpdate::kOutput:
-      return FromProto(m.output());
+      return FromProto(std::move(*m.mutable_output()));
     case v1::JobUpdate::kProgress:
       return FromProto(m.progress());
     case v1::JobUpdate::kMetric:

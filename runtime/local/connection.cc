@@ -2,7 +2,9 @@
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 #include <utility>
@@ -12,6 +14,13 @@
 #include "runtime/base/errno_status.h"
 
 namespace trainctl {
+namespace {
+
+// About what the socket holds, so that what was sent together is one batch.
+constexpr size_t kReadBytes = 256 << 10;
+constexpr size_t kMostBuffers = 32;  // in one write
+
+}  // namespace
 
 Connection::Connection(Loop& loop, Fd socket, Callbacks callbacks)
     : loop_(loop), socket_(std::move(socket)), callbacks_(std::move(callbacks)) {
@@ -38,7 +47,7 @@ void Connection::OnEvents(uint32_t events) {
 }
 
 void Connection::Read() {
-  char buffer[65536];
+  char buffer[kReadBytes];
   const ssize_t n = ::recv(socket_.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n < 0) return Fail(ErrnoStatus(errno, "receive frames"));
@@ -54,23 +63,46 @@ void Connection::Read() {
   if (socket_.valid()) callbacks_.on_batch_end();
 }
 
-bool Connection::NextBuffer() {
-  if (sent_ < current_.size()) return true;
-  std::deque<std::string>& queue = control_.empty() ? bulk_ : control_;
+size_t Connection::NextBuffers(iovec* buffers) {
+  size_t count = 0;
+  if (sent_ < current_.size())
+    buffers[count++] = {current_.data() + sent_, current_.size() - sent_};
+  for (std::deque<std::string>* queue : {&control_, &bulk_}) {
+    for (std::string& frame : *queue) {
+      if (count == kMostBuffers) return count;
+      buffers[count++] = {frame.data(), frame.size()};
+    }
+  }
+  return count;
+}
+
+void Connection::Sent(size_t bytes) {
+  while (bytes > 0) {
+    if (sent_ == current_.size()) {
+      current_is_bulk_ = control_.empty();
+      std::deque<std::string>& queue = current_is_bulk_ ? bulk_ : control_;
+      current_ = std::move(queue.front());
+      queue.pop_front();
+      sent_ = 0;
+    }
+    const size_t part = std::min(bytes, current_.size() - sent_);
+    sent_ += part;
+    (current_is_bulk_ ? queued_bulk_ : queued_control_) -= part;
+    bytes -= part;
+  }
+  if (sent_ < current_.size()) return;
   current_.clear();
   sent_ = 0;
-  if (queue.empty()) return false;
-  current_is_bulk_ = &queue == &bulk_;
-  current_ = std::move(queue.front());
-  queue.pop_front();
-  return true;
 }
 
 void Connection::Write() {
   bool progress = false;
-  while (NextBuffer()) {
-    const ssize_t n = ::send(socket_.get(), current_.data() + sent_, current_.size() - sent_,
-                             MSG_DONTWAIT | MSG_NOSIGNAL);
+  iovec buffers[kMostBuffers];
+  while (const size_t count = NextBuffers(buffers)) {
+    msghdr message{};
+    message.msg_iov = buffers;
+    message.msg_iovlen = count;
+    const ssize_t n = ::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) break;
     if (n < 0) {
@@ -79,8 +111,7 @@ void Connection::Write() {
       break;
     }
     progress = true;
-    sent_ += static_cast<size_t>(n);
-    (current_is_bulk_ ? queued_bulk_ : queued_control_) -= static_cast<size_t>(n);
+    Sent(static_cast<size_t>(n));
   }
   if (idle()) ArmWrite(false);
   if (progress) callbacks_.on_room();

@@ -3,6 +3,8 @@
 #ifndef TRAINCTL_RUNTIME_LOCAL_CONNECTION_H_
 #define TRAINCTL_RUNTIME_LOCAL_CONNECTION_H_
 
+#include <sys/uio.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -48,7 +50,8 @@ class Connection {
   void Read();
   void Write();
   void Fail(absl::Status why);
-  bool NextBuffer();
+  size_t NextBuffers(iovec* buffers);
+  void Sent(size_t bytes);
   void ArmWrite(bool wanted);
   void DropQueues();
 

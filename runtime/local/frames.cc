@@ -219,13 +219,13 @@ std::string Encode(const Frame& frame) {
 
 absl::StatusOr<std::optional<Frame>> Decoder::Next() {
   uint32_t size;
-  if (buffer_.size() - consumed_ < sizeof(size)) return std::nullopt;
+  if (buffer_.size() - consumed_ < sizeof(size)) return NeedMore();
   std::memcpy(&size, buffer_.data() + consumed_, sizeof(size));
   if (size < sizeof(uint16_t) || size > kMaxFrameBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("frame of ", size, " bytes; the limit is ", kMaxFrameBytes));
   }
-  if (buffer_.size() - consumed_ - sizeof(size) < size) return std::nullopt;
+  if (buffer_.size() - consumed_ - sizeof(size) < size) return NeedMore();
   Reader reader(absl::string_view(buffer_.data() + consumed_ + sizeof(size), size));
   uint16_t type = 0;
   reader.Field(type);
@@ -236,12 +236,13 @@ absl::StatusOr<std::optional<Frame>> Decoder::Next() {
     return absl::InvalidArgumentError(absl::StrCat("frame of type ", type, " does not decode"));
   }
   consumed_ += sizeof(size) + size;
-  // Compacted when the dead part is the larger one, so that feeding stays linear.
-  if (consumed_ > buffer_.size() / 2) {
-    buffer_.erase(0, consumed_);
-    consumed_ = 0;
-  }
   return frame;
+}
+
+std::nullopt_t Decoder::NeedMore() {
+  buffer_.erase(0, consumed_);
+  consumed_ = 0;
+  return std::nullopt;
 }
 
 }  // namespace trainctl::frame

@@ -267,6 +267,8 @@ class Decoder {
   absl::StatusOr<std::optional<Frame>> Next();
 
  private:
+  std::nullopt_t NeedMore();
+
   std::string buffer_;
   size_t consumed_ = 0;
 };

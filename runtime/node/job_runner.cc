@@ -27,6 +27,8 @@ constexpr Duration kLostPatience = seconds(60);
 constexpr Duration kRefusedPause = seconds(5);
 // How long a node that leaves tries to tell the coordinator before its workers are ended.
 constexpr Duration kLeavePatience = seconds(1);
+// Bytes of output in one message.
+constexpr size_t kMostGathered = 256 << 10;
 
 // Of requests by which this daemon keeps the node's place while an order is held; the shim's own
 // count from 1.
@@ -53,12 +55,13 @@ JobRunner::JobRunner(Loop* loop, NodeFacts facts, Job job, Callbacks callbacks)
       facts_(std::move(facts)),
       job_(std::move(job)),
       callbacks_(std::move(callbacks)),
-      shim_(loop,
-            {job_.job_id, job_.folder, job_.shim_socket, job_.slots, job_.lease, job_.gpus,
-             job_.scope},
-            facts_.incarnation,
-            {[this](frame::Frame frame) { OnShimFrame(std::move(frame)); },
-             [this](absl::string_view reason) { OnShimDead(reason); }, [this] { Over(); }}),
+      shim_(
+          loop,
+          {job_.job_id, job_.folder, job_.shim_socket, job_.slots, job_.lease, job_.gpus,
+           job_.scope},
+          facts_.incarnation,
+          {[this](frame::Frame frame) { OnShimFrame(std::move(frame)); }, [this] { SendOutput(); },
+           [this](absl::string_view reason) { OnShimDead(reason); }, [this] { Over(); }}),
       pulse_(job_.lease),
       join_(loop, job_.coordinator.value_or(ServiceAddress::Unix(JobSocket(job_.job_id))),
             {[this] { return Opening(); }, [this](const v1::NodeOrder& order) { OnOrder(order); },
@@ -203,7 +206,24 @@ void JobRunner::CheckPulse() {
   ArmPulse();
 }
 
+// What one read of the shim's connection brought goes on in one message.
+void JobRunner::GatherOutput(frame::Output output) {
+  output_bytes_ += output.bytes.size();
+  Fill(std::move(output), output_.add_outputs());
+  if (output_bytes_ >= kMostGathered) SendOutput();
+}
+
+void JobRunner::SendOutput() {
+  if (output_.outputs().empty()) return;
+  v1::NodeMessage message;
+  message.mutable_output()->Swap(&output_);
+  output_bytes_ = 0;
+  join_.Send(std::move(message));
+}
+
 void JobRunner::OnShimFrame(frame::Frame frame) {
+  if (auto* output = std::get_if<frame::Output>(&frame)) return GatherOutput(std::move(*output));
+  SendOutput();  // what comes after output is told after it
   if (const auto* state = std::get_if<frame::ShimState>(&frame)) {
     state_.Take(*state);
     if (ending_) return shim_.Send(frame::Release{});
@@ -253,6 +273,7 @@ void JobRunner::OnOrder(const v1::NodeOrder& order) {
       return EndJob("the job is over");
     }
   }
+  for (const v1::OutputFrom& from : order.output().logs()) shim_.Send(ToFrame(from));
   std::optional<frame::Frame> frame = ToFrame(order);
   if (!frame.has_value()) return;
   if (auto* start = std::get_if<frame::StartEpoch>(&*frame)) {

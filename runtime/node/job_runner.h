@@ -70,6 +70,8 @@ class JobRunner {
 
  private:
   void OnShimFrame(frame::Frame frame);
+  void GatherOutput(frame::Output output);
+  void SendOutput();
   void OnShimDead(absl::string_view reason);
   void OnOrder(const v1::NodeOrder& order);
   void StartWhenFree(frame::StartEpoch start);
@@ -104,6 +106,8 @@ class JobRunner {
   Pulse pulse_;
   JoinStream join_;
   Prober prober_;
+  v1::OutputBatch output_;  // not sent yet
+  size_t output_bytes_ = 0;
   Loop::TimerId pulse_timer_{};
   Loop::TimerId rejoin_timer_{};
   Loop::TimerId leave_timer_{};

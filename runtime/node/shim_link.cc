@@ -168,7 +168,8 @@ void ShimLink::Connected(Fd socket) {
                               if (std::holds_alternative<frame::ShimState>(frame)) refusals_ = 0;
                               callbacks_.on_frame(std::move(frame));
                             },
-                            [] {}, [] {}, [this](const absl::Status& why) { Closed(why); }});
+                            [this] { callbacks_.on_batch_end(); }, [] {},
+                            [this](const absl::Status& why) { Closed(why); }});
   connected_ = true;
   sweep_until_ = kNever;
   connection_->Send(frame::Hello{frame::kFrameVersion, incarnation_, -1});

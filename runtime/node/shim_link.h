@@ -38,6 +38,7 @@ class ShimLink {
   struct Callbacks {
     // The first frame after every connection is a ShimState.
     std::function<void(frame::Frame frame)> on_frame;
+    std::function<void()> on_batch_end;  // all frames that were there have been given
     // The whole shim is dead, and nothing of the workers is left. Start may be called again, though
     // not during the call. `reason` is its own if it could not begin.
     std::function<void(absl::string_view reason)> on_dead;

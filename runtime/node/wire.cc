@@ -89,16 +89,6 @@ struct MessageOf {
     m->set_first_step_ns(f.first_step_ns);
     return true;
   }
-  bool operator()(const frame::Output& f) {
-    v1::Output* m = out.mutable_output();
-    m->set_epoch(f.epoch);
-    m->set_rank(f.rank);
-    m->set_stream(f.stream);
-    m->set_offset(f.offset);
-    m->set_skipped(f.skipped);
-    m->set_data(f.bytes);
-    return true;
-  }
   bool operator()(const frame::Exchange& f) {
     Fill(f, out.mutable_exchange());
     return true;
@@ -240,6 +230,20 @@ std::optional<v1::NodeMessage> ToMessage(const frame::Frame& frame) {
   return std::move(convert.out);
 }
 
+void Fill(frame::Output frame, v1::Output* out) {
+  out->set_epoch(frame.epoch);
+  out->set_rank(frame.rank);
+  out->set_stream(frame.stream);
+  out->set_offset(frame.offset);
+  out->set_skipped(frame.skipped);
+  out->set_data(std::move(frame.bytes));
+}
+
+frame::OutputFrom ToFrame(const v1::OutputFrom& from) {
+  return {from.epoch(), from.rank(), static_cast<uint8_t>(from.stream()), from.offset(),
+          from.limit()};
+}
+
 std::optional<frame::Frame> ToFrame(const v1::NodeOrder& order) {
   switch (order.order_case()) {
     case v1::NodeOrder::kStart:
@@ -264,15 +268,12 @@ std::optional<frame::Frame> ToFrame(const v1::NodeOrder& order) {
       return frame::SignalWorkers{order.signal().epoch(),
                                   order.signal().signo(),
                                   {order.signal().ranks().begin(), order.signal().ranks().end()}};
-    case v1::NodeOrder::kOutputFrom:
-      return frame::OutputFrom{order.output_from().epoch(), order.output_from().rank(),
-                               static_cast<uint8_t>(order.output_from().stream()),
-                               order.output_from().offset(), order.output_from().limit()};
     case v1::NodeOrder::kDiagnose:
       return frame::DiagnoseWorkers{order.diagnose().epoch()};
     case v1::NodeOrder::kRelease:
       return frame::Release{};
-    case v1::NodeOrder::kProbe:  // not the shim's
+    case v1::NodeOrder::kOutput:  // several frames
+    case v1::NodeOrder::kProbe:   // not the shim's
     case v1::NodeOrder::kVanish:
     case v1::NodeOrder::ORDER_NOT_SET:
       return std::nullopt;

@@ -31,9 +31,11 @@ struct NodeFacts {
 // `slots`.
 v1::NodeMessage StateMessage(const NodeFacts& facts, int slots, const std::string& unfit,
                              const NodeState& state);
-// nullopt: a frame that is not for the coordinator.
+// nullopt: a frame that is not for the coordinator, or that goes there with others (output).
 std::optional<v1::NodeMessage> ToMessage(const frame::Frame& frame);
-// nullopt: an order of a kind that this version does not know.
+void Fill(frame::Output frame, v1::Output* out);
+frame::OutputFrom ToFrame(const v1::OutputFrom& from);
+// nullopt: an order of a kind that this version does not know, or that is none to the shim.
 std::optional<frame::Frame> ToFrame(const v1::NodeOrder& order);
 
 }  // namespace trainctl

@@ -172,7 +172,7 @@ absl::Status OutputStream::TakeFirstFailure() {
 }
 
 void OutputStream::Request(uint64_t offset, uint64_t limit) {
-  cursor_ = offset;
+  if (offset != limit_ || cursor_ > limit_) cursor_ = offset;
   limit_ = limit;
   end_told_ = false;
 }

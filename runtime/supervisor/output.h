@@ -39,7 +39,8 @@ class OutputStream {
   int pipe() const { return pipe_.get(); }  // -1: closed
   void ClosePipe() { pipe_.Close(); }
 
-  // Asks for the bytes [offset, limit) in place of what was asked for before.
+  // Asks for the bytes [offset, limit) in place of what was asked for before, or in continuation of
+  // it, if that ends at `offset`.
   void Request(uint64_t offset, uint64_t limit);
   // Something that was asked for can be given now.
   bool HasNext() const;

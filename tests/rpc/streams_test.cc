@@ -187,7 +187,7 @@ TEST_F(StreamsTest, AQueueThatNobodyReadsCanBeSeenAndEnded) {
   service_.on_watch = [&](ServerWatch* server) {
     CountClosed(server);
     v1::JobUpdate update;
-    update.mutable_output()->set_data(std::string(1 << 20, 'x'));
+    update.mutable_output()->add_outputs()->set_data(std::string(1 << 20, 'x'));
     for (int i = 0; i < 20; ++i) server->Send(update);
     EXPECT_GT(server->queued_bytes(), size_t{10} << 20);
     client->Cancel();

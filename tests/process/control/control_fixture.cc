@@ -74,10 +74,12 @@ FrontEnd::~FrontEnd() {
 void FrontEnd::Take(JobUpdate update) {
   MutexLock held(&hold_);
   MutexLock lock(&mutex_);
-  if (const auto* output = std::get_if<OutputBytes>(&update)) {
-    std::string& text = output_[{output->epoch.value, {output->rank, output->stream}}];
-    EXPECT_EQ(output->offset, text.size()) << "a byte was lost or doubled";
-    text += output->data;
+  if (const auto* batch = std::get_if<OutputBatch>(&update)) {
+    for (const OutputBytes& output : *batch) {
+      std::string& text = output_[{output.epoch.value, {output.rank, output.stream}}];
+      EXPECT_EQ(output.offset, text.size()) << "a byte was lost or doubled";
+      text += output.data;
+    }
   } else if (const auto* announced = std::get_if<Announce>(&update)) {
     announcements_.push_back(announced->text);
   } else if (const auto* state = std::get_if<JobDescription>(&update)) {

@@ -83,6 +83,19 @@ TEST_F(Output, StopsAtTheLimitUntilAskedAgain) {
   EXPECT_EQ(TakeAll(*s.stream, 2), "56789");
 }
 
+TEST_F(Output, ARequestThatBeginsWhereTheOpenOneEndsContinuesIt) {
+  Stream s(log_);
+  s.Print("0123456789");
+  s.stream->Request(2, 5);
+  EXPECT_EQ(s.stream->Next(1).bytes, "2");
+  s.stream->Request(5, 7);
+  EXPECT_EQ(TakeAll(*s.stream), "3456");
+  s.stream->Request(7, 9);
+  EXPECT_EQ(s.stream->Next(1).bytes, "7");
+  s.stream->Request(4, 6);
+  EXPECT_EQ(TakeAll(*s.stream), "45") << "any other takes its place";
+}
+
 TEST_F(Output, ARequestBeyondTheEndOfAClosedLogIsAnsweredWithItsEnd) {
   Stream s(log_);
   s.Print("abc");
