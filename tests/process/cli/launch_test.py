@@ -141,7 +141,8 @@ def failing_import_never_restarts(s):
 
 
 def failing_worker_restarts_within_its_budget(s):
-    program = s.shell('echo "epoch $TRAINCTL_EPOCH"; [ "$TRAINCTL_EPOCH" = 2 ] || exit 3\n')
+    program = s.shell('echo "epoch $TRAINCTL_EPOCH"\n[ "$TRAINCTL_EPOCH" = 2 ] && exit 0\n'
+                      '[ "$RANK" = 0 ] && exit 3\nexec sleep 60\n')
     result = s.run("launch", "--nproc-per-node", "2", "--max-restarts", "2", program)
     expect(result, 0)
     assert lines_of(result.stdout, 0) == ["epoch 0", "epoch 1", "epoch 2"], result.stdout
