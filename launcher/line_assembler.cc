@@ -1,6 +1,7 @@
 #include "launcher/line_assembler.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 
@@ -13,20 +14,18 @@ std::string LostOutputText(int rank, int stream, uint64_t bytes) {
 }
 
 void LineAssembler::Add(absl::string_view data, OnLine on_line) {
-  size_t newline = 0;  // the first one, from the beginning of `data`
-  bool known = false;
+  std::optional<size_t> newline;  // where the first one is, or the end of `data`
   while (!data.empty()) {
-    if (!known) newline = std::min(data.find('\n'), data.size());
-    known = true;
+    if (!newline.has_value()) newline = std::min(data.find('\n'), data.size());
     const size_t room = kLongestLine - partial_.size();
-    const size_t line = std::min(newline, room + 1);
+    const size_t line = std::min(*newline, room + 1);
     const size_t end = std::min(data.substr(0, line).find('\r'), line);
     if (end > room) {
       partial_.append(data.data(), room);
       on_line(partial_);
       partial_.clear();
       data.remove_prefix(room);
-      newline -= room;
+      *newline -= room;
       continue;
     }
     if (end == data.size()) {
@@ -47,8 +46,11 @@ void LineAssembler::Add(absl::string_view data, OnLine on_line) {
     }
     after_return_ = is_return;
     data.remove_prefix(end + 1);
-    known = is_return;
-    newline -= std::min(newline, end + 1);
+    if (is_return) {
+      *newline -= end + 1;
+    } else {
+      newline.reset();
+    }
   }
 }
 

@@ -29,6 +29,7 @@ struct LogKey {
 // send.
 class OutputFlow {
  public:
+  // Takes the place of the log's request before it, or continues it if that ends at `offset`.
   struct Ask {
     std::string node;
     LogKey log;

@@ -38,7 +38,7 @@ class Watchers {
   // The same, but left out where the watcher is behind: a newer one makes up for it.
   void TellIfPrompt(const v1::JobUpdate& update);
 
-  // Output: see OutputFlow.
+  // Output: see OutputFlow. What came together goes on together.
   void OpenEpoch(Epoch epoch, const std::vector<RankPlace>& ranks);
   void NodeHere(const std::string& node, bool here);
   void Output(const std::string& node, v1::OutputBatch batch);

@@ -17,8 +17,8 @@
 
 namespace trainctl::frame {
 
-inline constexpr uint32_t kFrameVersion = 3;
-inline constexpr uint32_t kOldestFrameVersion = 3;  // 2 bound no worker to CPUs
+inline constexpr uint32_t kFrameVersion = 4;
+inline constexpr uint32_t kOldestFrameVersion = 4;  // 3 continued no OutputFrom
 inline constexpr uint32_t kMaxFrameBytes = 64u << 20;
 
 // How a worker ended. A value, not a Status.
@@ -93,8 +93,8 @@ struct SignalWorkers {
   std::vector<int32_t> ranks;  // empty: all
 };
 // Asks for the bytes [offset, limit) of one log, as they come; replaces an earlier request for the
-// same log. Nothing is forwarded unasked; a new daemon asks anew. It may come before the worker has
-// written anything, or after its epoch.
+// same log, or continues it if that ends at `offset`. Nothing is forwarded unasked; a new daemon
+// asks anew. It may come before the worker has written anything, or after its epoch.
 struct OutputFrom {
   int64_t epoch = 0;
   int32_t rank = 0;

@@ -31,12 +31,12 @@ struct NodeFacts {
 // `slots`.
 v1::NodeMessage StateMessage(const NodeFacts& facts, int slots, const std::string& unfit,
                              const NodeState& state);
-// nullopt: a frame that is not for the coordinator, or that goes there with others (output).
+// nullopt: a frame that is not for the coordinator, or output, of which several go in one message.
 std::optional<v1::NodeMessage> ToMessage(const frame::Frame& frame);
 void Fill(frame::Output frame, v1::Output* out);
-frame::OutputFrom ToFrame(const v1::OutputFrom& from);
-// nullopt: an order of a kind that this version does not know, or that is none to the shim.
+// nullopt: an order of a kind that this version does not know, or that is not one frame.
 std::optional<frame::Frame> ToFrame(const v1::NodeOrder& order);
+frame::OutputFrom ToFrame(const v1::OutputFrom& from);
 
 }  // namespace trainctl
 
