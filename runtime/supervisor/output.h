@@ -64,7 +64,7 @@ class OutputStream {
 
   static constexpr size_t kTailBytes = 8192;
   // A message costs three processes more than what is in it.
-  static constexpr Duration kGatherTime = milliseconds(25);
+  static constexpr Duration kGatherTime = milliseconds(20);
 
  private:
   void Store(absl::string_view data);
