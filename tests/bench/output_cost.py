@@ -61,17 +61,20 @@ def ages(paths, seconds):
 
 
 def cost(pids, logs, seconds):
-    """Processor nanoseconds per byte that came into the logs meanwhile, and the bytes per second."""
+    """Processor nanoseconds of each per byte that came into the logs meanwhile, and the bytes per second."""
     before = {pid: run_ns(pid) for pid in pids}
     begin, first = time.monotonic(), bytes_in(logs)
     time.sleep(seconds)
-    used = sum(run_ns(pid) - before[pid] for pid in pids)
+    used = {pid: run_ns(pid) - before[pid] for pid in pids}
     count, passed = bytes_in(logs) - first, time.monotonic() - begin
-    return used / count, count / passed
+    return {pid: ns / count for pid, ns in used.items()}, count / passed
 
 
-def pids_of(names):
-    return [pid for name, found in programs().items() if name in names for pid in found]
+def cost_of(names, logs, seconds):
+    """The same of all processes of each program, in the order of `names`."""
+    pids = {name: programs()[name] for name in names}
+    each, speed = cost([pid for found in pids.values() for pid in found], logs, seconds)
+    return [sum(each[pid] for pid in pids[name]) for name in names], speed
 
 
 def write_words(rate, seconds):
@@ -83,9 +86,9 @@ def of_copy(writers, rate, seconds):
         process = subprocess.Popen([LINES, "copy", folder, str(writers), *write_words(rate, seconds + 3)])
         logs = lambda: folder.iterdir()
         wb.wait_for(lambda: bytes_in(logs) > writers * rate / 2, 60, "the writers")
-        figure = cost([process.pid], logs, seconds)
+        each, _ = cost([process.pid], logs, seconds)
         process.wait(60)
-        return figure
+        return each[process.pid]
 
 
 def of_ours(writers, rate, seconds, watched):
@@ -98,7 +101,7 @@ def of_ours(writers, rate, seconds, watched):
         reader.stdin.close()
         logs = lambda: (folder / "state/trainctl/jobs").glob("*/logs/0/*/stdout.log")
         wb.wait_for(lambda: bytes_in(logs) > writers * rate / 2, 60, "the writers")
-        shim = cost(pids_of(WHOLE_PATH if watched else OURS), logs, seconds)
+        shim = cost_of(WHOLE_PATH if watched else OURS, logs, seconds)
         age = ages(list(logs()), 1.5) if not watched else None
         job.wait(120)
         wb.wait_for(lambda: not programs(), 60, "the end of the job")
@@ -114,8 +117,8 @@ def measure(writers=64, rate=1_000_000, seconds=6.0, pairs=3):
         raise wb.Refused(f"other processes of this build run: {programs()}")
     ratios, ours, copies, age = [], [], [], []
     for _ in range(pairs):
-        copy, _ = of_copy(writers, rate, seconds)
-        (shim, _), _, seen = of_ours(writers, rate, seconds, watched=False)
+        copy = of_copy(writers, rate, seconds)
+        ((shim,), _), _, seen = of_ours(writers, rate, seconds, watched=False)
         ratios.append(shim / copy)
         ours.append(shim)
         copies.append(copy)
@@ -130,8 +133,9 @@ def measure(writers=64, rate=1_000_000, seconds=6.0, pairs=3):
     median, worst = age[len(age) // 2], age[len(age) * 99 // 100]
     table.add("  age of the newest line in a log, median; 99 %", f"{median:.1f}; {worst:.1f} ms", must="< 50 ms",
               holds=worst < 50)
-    table.add("the same and on to a terminal: shim, traind, coordinator, trainctl", f"{whole:.2f} ms",
-              "", f"{whole / statistics.median(copies):.2f} x")
+    table.add("the same and on to a terminal: shim, traind, coordinator, trainctl", f"{sum(whole):.2f} ms",
+              "", f"{sum(whole) / statistics.median(copies):.2f} x")
+    table.add("  each of them", "; ".join(f"{each:.2f}" for each in whole) + " ms")
     table.add("  bytes per second that came", f"{speed / 1e6:.1f} MB")
     table.add("  lines; torn, missing or doubled", f"{found['lines']}; {found['torn']}", must="0",
               holds=found["torn"] == 0 and found["lines"] > 0 and found["left"] == 0)
