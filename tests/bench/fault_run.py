@@ -2,8 +2,8 @@
 """Random faults of daemons, workers and links on three machines (network namespaces), for as long as is asked.
 
 One job after the other trains on all three, disturbed every few seconds: SIGKILL of a worker, of a shim's keeper or
-supervisor, of a daemon (started again at once, as systemd would) or of the coordinator; a daemon stopped for a while;
-a link cut for a while, shorter or longer than the lease. Each job must end by itself, with the parameters of an
+supervisor, of a daemon or of the coordinator; a daemon stopped for a while, which a shim ends if it is too long; a link
+cut for a while, shorter or longer than the lease. A daemon that was killed is started again at once, as systemd would. Each job must end by itself, with the parameters of an
 undisturbed run.
 """
 
@@ -72,6 +72,16 @@ def kill(pids, signo=signal.SIGKILL):
             pass
 
 
+def wait(machines, seconds):
+    """Meanwhile daemons that were killed are started again, as systemd would."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for index, process in enumerate(machines.processes):
+            if process.poll() == -signal.SIGKILL:
+                machines.start_again(index)
+        time.sleep(0.1)
+
+
 def disturb(machines, chance):
     """Does one thing and undoes what does not mend itself; returns what it was."""
     index = chance.randrange(NODES)
@@ -84,16 +94,16 @@ def disturb(machines, chance):
         kill(chance.sample(shims, min(1, len(shims))))
     elif what == "daemon":
         machines.processes[index].kill()
-        machines.start_again(index)
     elif what == "coordinator":
         kill(pids_of("d0", "train-coordinator"))
     elif what == "stopped daemon":
         machines.processes[index].send_signal(signal.SIGSTOP)
-        time.sleep(seconds)
-        machines.processes[index].send_signal(signal.SIGCONT)
+        stopped = machines.processes[index]
+        wait(machines, seconds)
+        stopped.send_signal(signal.SIGCONT)
     else:
         machines.network.link(index, "down")
-        time.sleep(seconds)
+        wait(machines, seconds)
         machines.network.link(index, "up")
     return what
 
@@ -140,10 +150,11 @@ def run_jobs(folder, args):
             front_end = machines.launch(place / "job.yaml")
             give_up = time.monotonic() + PATIENCE_S
             while front_end.poll() is None and time.monotonic() < give_up:
-                time.sleep(chance.uniform(1, args.pause))
+                wait(machines, chance.uniform(1, args.pause))
                 if front_end.poll() is None and time.monotonic() < end:
                     what = disturb(machines, chance)
                     faults[what] = faults.get(what, 0) + 1
+            wait(machines, 0.2)
             text = (folder / "launch.log").read_text(errors="replace")
             as_expected = front_end.poll() == 0 and digest_of(text) == expected
             good += as_expected
