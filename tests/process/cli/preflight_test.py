@@ -10,7 +10,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import sandbox  # noqa: E402
-from sandbox import TRAINCTL, processes_with  # noqa: E402
+from sandbox import TRAINCTL, processes_with, wait_until  # noqa: E402
 
 # Two GPUs. FAULT names what goes wrong: a check, then how.
 CHILD = """#!/usr/bin/python3
@@ -177,6 +177,7 @@ def a_launch_follows_what_it_saw(s):
     command = [s.folder / "bin/trainctl", "launch", "--gpus", "0,1", s.shell("echo disabled $NCCL_P2P_DISABLE")]
     done = subprocess.run(command, env={**s.env, **fake}, capture_output=True, text=True, timeout=60, cwd=s.folder)
     assert done.returncode == 0 and done.stdout.count("disabled 1\n") == 2, done
+    wait_until(lambda: not processes_with(s.mark), "the end of the job's own daemon")
     preflight(s, **fake)
     done = subprocess.run(command, env={**s.env, **fake}, capture_output=True, text=True, timeout=60, cwd=s.folder)
     assert done.returncode == 0 and done.stdout.count("disabled\n") == 2, done
