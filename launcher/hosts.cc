@@ -85,7 +85,7 @@ absl::StatusOr<Range> ParseRange(absl::string_view item, absl::string_view text)
 
 // `inside`: what stands between the brackets.
 absl::StatusOr<Bracket> ParseGroup(absl::string_view item, absl::string_view before,
-                                 absl::string_view inside) {
+                                   absl::string_view inside) {
   if (inside.find('[') != absl::string_view::npos) {
     return Wrong(item, "a bracket stands within brackets");
   }
@@ -121,7 +121,7 @@ absl::StatusOr<Item> ParseItem(absl::string_view text) {
       return Wrong(text, absl::StrCat("it has more than ", kMaxBrackets, " brackets"));
     }
     ASSIGN_OR_RETURN(Bracket group, ParseGroup(text, rest.substr(0, open),
-                                             rest.substr(open + 1, close - open - 1)));
+                                               rest.substr(open + 1, close - open - 1)));
     item.count *= group.count;
     if (item.count > kMaxListedNodes) {
       return Wrong(text, absl::StrCat("it stands for more than ", kMaxListedNodes, " nodes"));

@@ -206,7 +206,7 @@ Identity FromKubernetes(const Environment& env, absl::string_view full_name) {
 }  // namespace
 
 Identity IdentifyNode(const std::map<std::string, std::string>& environment,
-                   absl::string_view full_name) {
+                      absl::string_view full_name) {
   const Environment env(environment);
   // Slurm first: it sets the variables of PMI and Open MPI for its own tasks, too.
   ASSIGN_OR_RETURN(std::optional<NodeIdentity> found, FromSlurm(env));

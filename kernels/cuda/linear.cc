@@ -28,9 +28,9 @@ constexpr int kRepetitions = 3;  // of a candidate, when candidates are measured
   F(cublasLtMatmulAlgoGetHeuristic)                                                              \
   F(cublasLtMatmulDescCreate)                                                                    \
   F(cublasLtMatmulDescDestroy)                                                                   \
-  F(cublasLtMatmulDescSetAttribute) F(cublasLtMatrixLayoutCreate) F(cublasLtMatrixLayoutDestroy) \
-      F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceDestroy)                       \
-          F(cublasLtMatmulPreferenceSetAttribute)
+  F(cublasLtMatmulDescSetAttribute)                                                              \
+  F(cublasLtMatrixLayoutCreate) F(cublasLtMatrixLayoutDestroy) F(cublasLtMatmulPreferenceCreate) \
+      F(cublasLtMatmulPreferenceDestroy) F(cublasLtMatmulPreferenceSetAttribute)
 
 // The library's functions, found once and kept until the process ends.
 struct Library {

@@ -9,8 +9,8 @@
 
 namespace trainctl {
 
-// Calls `on_signal` on the loop's thread. Those that whoever started us had ignored (nohup, a shell's
-// background) stay ignored.
+// Calls `on_signal` on the loop's thread. Those that whoever started us had ignored (nohup, a
+// shell's background) stay ignored.
 inline void OnEndSignals(Loop* loop, const std::function<void(int signo)>& on_signal) {
   for (const int signo : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     struct sigaction action {};

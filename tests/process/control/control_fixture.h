@@ -40,8 +40,8 @@ class FrontEnd {
 
   std::optional<JobEnded> AwaitEnd();
   bool Await(const std::function<bool(FrontEnd&)>& done, const std::string& what);
-  // Until the coordinator knows that all workers run: what is killed before that is started again in
-  // the same epoch.
+  // Until the coordinator knows that all workers run: what is killed before that is started again
+  // in the same epoch.
   bool AwaitRunning();
   std::string Output(int rank, int stream = 1);  // of all epochs, in the order of the epochs
   std::vector<std::string> Announcements();

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/json/json_text.h"
 #include "tests/unit/scratch.h"
 
 namespace trainctl {
@@ -55,12 +54,10 @@ TEST(JobFile, IsReadWhole) {
   EXPECT_EQ(job.restart_window->restarts, 10);
   EXPECT_TRUE(job.preemptible);
   EXPECT_THAT(job.env, ElementsAre(std::make_pair("OMP_NUM_THREADS", "1")));
-  const nlohmann::json train = ParseJson(job.train);
-  EXPECT_EQ(train["model"]["hidden"], nlohmann::json({512, 256}));
-  EXPECT_EQ(train["optimizer"]["lr"], 1e-3);
-  EXPECT_EQ(train["optimizer"]["schedule"]["decay"], "cosine");
-  EXPECT_EQ(train["batch"]["global"], 256);
-  EXPECT_EQ(train["steps"], 2000);
+  for (const char* entry : {R"("hidden":[512,256])", R"("lr":0.001)", R"("decay":"cosine")",
+                            R"("global":256)", R"("steps":2000)"}) {
+    EXPECT_THAT(job.train, HasSubstr(entry));
+  }
 }
 
 TEST(JobFile, HoldsACommandInsteadOfTraining) {

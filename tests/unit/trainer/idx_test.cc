@@ -6,6 +6,7 @@
 
 #include "runtime/trainer/image_data.h"
 #include "tests/unit/scratch.h"
+#include "tests/unit/trainer/idx_bytes.h"
 
 namespace trainctl {
 namespace {
@@ -14,17 +15,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr char kFashionMnist[] = "/usr/share/datasets/fashion-mnist";
-
-std::string BigEndian(uint32_t value) {
-  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
-          static_cast<char>(value >> 8), static_cast<char>(value)};
-}
-
-std::string Idx(const std::vector<uint32_t>& shape, const std::string& values) {
-  std::string bytes = BigEndian(0x800 | static_cast<uint32_t>(shape.size()));
-  for (uint32_t extent : shape) bytes += BigEndian(extent);
-  return bytes + values;
-}
 
 void WriteGzip(const std::string& path, const std::string& bytes) {
   gzFile file = gzopen(path.c_str(), "wb");

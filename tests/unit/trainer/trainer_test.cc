@@ -13,6 +13,7 @@
 #include "kernels/compute_thread.h"
 #include "runtime/checkpoint/reader.h"
 #include "tests/unit/scratch.h"
+#include "tests/unit/trainer/idx_bytes.h"
 #include "tests/unit/trainer/thread_workers.h"
 
 namespace trainctl {
@@ -26,17 +27,11 @@ using testing::SizeIs;
 constexpr int kTrainImages = 230;  // three global batches of 64 and one of 38
 constexpr int kPixels = 6;
 
-std::string BigEndian(uint32_t value) {
-  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
-          static_cast<char>(value >> 8), static_cast<char>(value)};
-}
-
 // Images of which the brightest column tells the label.
 void WriteImages(const Scratch& scratch, const std::string& prefix, uint32_t count) {
   std::mt19937 random(count);
-  std::string images =
-      BigEndian(0x803) + BigEndian(count) + BigEndian(kPixels) + BigEndian(kPixels);
-  std::string labels = BigEndian(0x801) + BigEndian(count);
+  std::string images;
+  std::string labels;
   for (uint32_t i = 0; i < count; ++i) {
     const int label = static_cast<int>(random() % kPixels);
     labels += static_cast<char>(label);
@@ -44,8 +39,8 @@ void WriteImages(const Scratch& scratch, const std::string& prefix, uint32_t cou
       images += static_cast<char>(random() % 64 + (p % kPixels == label ? 150 : 0));
     }
   }
-  scratch.Write(prefix + "-images-idx3-ubyte", images);
-  scratch.Write(prefix + "-labels-idx1-ubyte", labels);
+  scratch.Write(prefix + "-images-idx3-ubyte", Idx({count, kPixels, kPixels}, images));
+  scratch.Write(prefix + "-labels-idx1-ubyte", Idx({count}, labels));
 }
 
 struct Outcome {

@@ -7,7 +7,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/json/json_text.h"
 
 namespace trainctl {
 namespace {
@@ -152,15 +151,6 @@ TEST(WorkerEnv, NamesTheCheckpointToStartFrom) {
   EXPECT_THAT(start.env, Contains("TRAINCTL_RESUME_FROM=/ckpt/step-000001200"));
   epoch.resume_step = Step(-1);
   EXPECT_THAT(PlanWorkers(spec, epoch, "n1", 8).env, Contains("TRAINCTL_RESUME_FROM="));
-}
-
-TEST(WorkerEnv, TensorFlowSeesEveryWorkerAndItself) {
-  const StartWorkers start = PlanWorkers(EnvSpec(), TwoNodes(), "n2", 8);
-  const auto config = ParseJson(ValueIn(start.workers[0].env, "TF_CONFIG"));
-  EXPECT_EQ(config["task"]["index"], 2);
-  EXPECT_EQ(config["task"]["type"], "worker");
-  EXPECT_EQ(config["cluster"]["worker"], nlohmann::json({"10.0.0.1:29500", "10.0.0.1:29501",
-                                                         "10.0.0.2:29502", "10.0.0.2:29503"}));
 }
 
 // Golden values: what TensorFlow and JAX parse must not change by accident.
