@@ -382,7 +382,7 @@ TEST_F(ControlDeath, AResumeThatFailsLeavesTheJobAsItWas) {
 TEST_F(ControlDeath, AJobWhoseProcessesAreAllGoneIsResumed) {
   ASSERT_TRUE(StartDaemon().ok());
   JobSpec spec = Spec(kWorker);
-  spec.lease = milliseconds(500);
+  spec.lease = seconds(2);  // of less, a slow daemon may look hung
   const StartedJob job = Submit(spec);
   Worker(0, 0);
   Worker(0, 1);
