@@ -101,6 +101,8 @@ void Display::ShowOutput(const OutputBatch& batch) {
     const auto place = places_.find(output.rank);
     const int local_rank = place == places_.end() ? output.rank : place->second.local_rank;
     if (!options_.choice.Shows(local_rank, output.stream)) continue;
+    const bool to_out = output.stream == 1 || options_.json;
+    if (drops_output_ || (to_out && console_->reader_gone())) continue;
     if (output.stream != stream || output.skipped > 0) {
       Write(stream, out);
       out.clear();

@@ -32,6 +32,8 @@ class Display {
   ~Display();  // leaves the terminal clean
 
   void Show(const JobUpdate& update, Instant now);
+  // From now on workers' output is not shown: who is in a hurry does not want to read on.
+  void DropOutput() { drops_output_ = true; }
   // A message of the front end itself.
   void Say(absl::string_view message, Announce::Level level = Announce::Level::kInfo);
 
@@ -56,6 +58,7 @@ class Display {
   Console* console_;
   const DisplayOptions options_;
   bool redraws_ = false;
+  bool drops_output_ = false;
   std::optional<JobDescription> job_;
   std::map<int, Place> places_;
   std::map<std::tuple<int64_t, int, int>, LineAssembler> lines_;  // epoch, rank, stream

@@ -84,7 +84,8 @@ void Attachment::OnStopSignal(int signo) {
     return;
   }
   const bool now = stops_asked_ == 2;
-  display_.Say(now ? "killing the workers"
+  if (now) display_.DropOutput();
+  display_.Say(now ? "killing the workers; what they still print is in the logs only"
                    : absl::StrCat("SIG", sigabbrev_np(signo),
                                   ": stopping the job; once more kills its workers at once"),
                Announce::Level::kWarning);

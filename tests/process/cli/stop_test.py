@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import signal
+import time
 
 import sandbox
 from sandbox import lines_of, wait_until
@@ -43,6 +44,22 @@ def second_interrupt_kills_at_once(s):
     process.send_signal(signal.SIGINT)
     end(process)
     assert process.returncode == 128 + signal.SIGINT
+
+
+def second_interrupt_does_not_wait_for_a_slow_reader(s):
+    said = s.folder / "said"
+    process = started(s, "touch ready.$RANK\nyes\n", stderr=said.open("w"))
+    wait_until(lambda: (s.job() / "logs/0/0/stdout.log").stat().st_size > 30_000_000, "more than it will read")
+    process.send_signal(signal.SIGINT)
+    end_by = time.monotonic() + sandbox.DEADLINE_S
+    asked = False
+    while process.poll() is None and time.monotonic() < end_by:
+        os.read(process.stdout.fileno(), 4096)
+        if not asked and "once more" in said.read_text():
+            process.send_signal(signal.SIGINT)
+            asked = True
+        time.sleep(0.002)
+    assert process.poll() == 128 + signal.SIGINT, said.read_text()
 
 
 def deaf_worker_is_killed_after_the_grace(s):
