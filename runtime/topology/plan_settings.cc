@@ -168,7 +168,7 @@ std::vector<NcclSetting> ChooseSettings(const PlanRequest& request, const Transp
   }
   for (const auto& [name, value] : request.environment) {
     const auto ours = std::find_if(settings.begin(), settings.end(),
-                                   [&](const NcclSetting& s) { return s.name == name; });
+                                   [&name = name](const NcclSetting& s) { return s.name == name; });
     NcclSetting yours{NcclSetting::Who::kYours, name, value, "passed on as you gave it"};
     if (ours == settings.end()) {
       settings.push_back(std::move(yours));

@@ -31,18 +31,20 @@ def of_two_jobs_with_one_name_the_running_one_is_meant(s):
     assert resumed.returncode == 0
 
 
-def twenty_jobs_start_at_once(s):
+def many_jobs_start_at_once(s):
+    # Of slow programs fewer: one that waits seconds for a processor counts as hung.
+    count = 5 if sandbox.SANITIZED else 20
     program = s.shell('echo "$MASTER_PORT"\n')
-    processes = [s.start("launch", "--nproc-per-node", "2", program) for _ in range(20)]
+    processes = [s.start("launch", "--nproc-per-node", "2", program) for _ in range(count)]
     ports = []
     for process in processes:
         out, err = process.communicate(timeout=sandbox.DEADLINE_S)
         assert process.returncode == 0, err
         assert lines_of(out, 0) == lines_of(out, 1) and len(lines_of(out, 0)) == 1, out
         ports += lines_of(out, 0)
-    assert len(ports) == 20
+    assert len(ports) == count
     listed = s.run("list").stdout
-    assert listed.count("succeeded") == 20, listed
+    assert listed.count("succeeded") == count, listed
 
 
 sandbox.main(__name__)
