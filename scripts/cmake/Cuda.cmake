@@ -14,7 +14,7 @@ if(NOT TRAINCTL_CUDA STREQUAL OFF)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     set(TRAINCTL_WITH_CUDA ON)
-  elseif(TRAINCTL_CUDA)  # AUTO counts as false
+  elseif(NOT TRAINCTL_CUDA STREQUAL AUTO)
     message(FATAL_ERROR "TRAINCTL_CUDA is ON, but there is no nvcc that works; name one by CUDACXX, or see CMakeFiles/CMakeError.log")
   endif()
 endif()
