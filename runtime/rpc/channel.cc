@@ -27,7 +27,7 @@ std::string TargetOf(const Endpoint& endpoint) {
 }  // namespace
 
 absl::StatusOr<DialledChannel> DialUnix(const std::string& path) {
-  RETURN_IF_ERROR(CheckRoomForThreads());
+  RETURN_IF_ERROR(CheckRoomForGrpc());
   ASSIGN_OR_RETURN(Fd fd, ConnectUnix(path));
   RETURN_IF_ERROR(SetNonBlocking(fd.get()));
   ucred peer{};

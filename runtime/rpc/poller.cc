@@ -3,12 +3,15 @@
 #include <grpcpp/completion_queue.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <thread>
 
 #include "runtime/base/errno_status.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/mutex.h"
 
 // gRPC's question, redirected to us: by the linker where gRPC's archives are linked, by symbol
@@ -40,8 +43,20 @@ void* AwaitLatch(void* latch) {
   return nullptr;
 }
 
+// Its pollsets and wake-ups, and some connections with what is done for their calls.
+constexpr size_t kDescriptors = 32;
+
+absl::Status LookForDescriptors() {
+  std::array<Fd, kDescriptors> held;
+  for (Fd& fd : held) {
+    fd = Fd(::eventfd(0, EFD_CLOEXEC));
+    if (!fd.valid()) return ErrnoStatus(errno, "open the descriptors of gRPC");
+  }
+  return absl::OkStatus();
+}
+
 // All at the same time, as gRPC needs them. Costs a tenth of a millisecond, once.
-absl::Status LookForRoom() {
+absl::Status LookForThreads() {
   Mutex latch;
   std::array<pthread_t, kThreads> threads;
   size_t started = 0;
@@ -80,8 +95,11 @@ void EnsureGrpcPoller() {
   static_cast<void>(started);
 }
 
-absl::Status CheckRoomForThreads() {
-  static const absl::Status& room = *new absl::Status(LookForRoom());
+absl::Status CheckRoomForGrpc() {
+  static const absl::Status& room = *new absl::Status([] {
+    absl::Status threads = LookForThreads();
+    return threads.ok() ? LookForDescriptors() : threads;
+  }());
   return room;
 }
 

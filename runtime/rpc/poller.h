@@ -19,8 +19,9 @@ namespace trainctl {
 void EnsureGrpcPoller();
 
 // RESOURCE_EXHAUSTED: limits leave no room for the threads that gRPC and the above start, without
-// which gRPC would hang or abort. Looks once, when it is first called: before either. Thread-safe.
-absl::Status CheckRoomForThreads();
+// which gRPC would hang or abort, or for its descriptors, without which it closes connections and
+// does not say why. Looks once, when it is first called: before either. Thread-safe.
+absl::Status CheckRoomForGrpc();
 
 }  // namespace trainctl
 

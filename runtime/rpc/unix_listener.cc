@@ -42,7 +42,7 @@ UnixListener::UnixListener(Loop* loop, std::string path, Admit admit)
 
 absl::StatusOr<std::unique_ptr<UnixListener>> UnixListener::Listen(
     Loop* loop, const std::string& path, const std::vector<grpc::Service*>& services, Admit admit) {
-  RETURN_IF_ERROR(CheckRoomForThreads());
+  RETURN_IF_ERROR(CheckRoomForGrpc());
   std::unique_ptr<UnixListener> listener(new UnixListener(loop, path, std::move(admit)));
   grpc::ServerBuilder builder;
   SetLimits(builder);
