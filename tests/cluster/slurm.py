@@ -55,6 +55,8 @@ def why_not():
     missing = [name for name in PROGRAMS if shutil.which(name, path=search_path()) is None]
     if missing:
         return f"{', '.join(missing)} of the packages munge, slurmctld, slurmd and slurm-client are not installed"
+    if not os.path.ismount("/sys/fs/cgroup"):
+        return "slurmd does not start where no cgroups are mounted"
     return None
 
 
