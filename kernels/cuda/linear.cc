@@ -20,19 +20,19 @@ namespace {
 constexpr const char* kLibraries[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
 constexpr int kRepetitions = 3;  // of a candidate, when candidates are measured
 
-#define TRAINCTL_CUBLASLT_FUNCTIONS(F)                                 \
-  F(cublasLtCreate)                                                    \
-  F(cublasLtDestroy)                                                   \
-  F(cublasLtGetStatusString)                                           \
-  F(cublasLtMatmul)                                                    \
-  F(cublasLtMatmulAlgoGetHeuristic)                                    \
-  F(cublasLtMatmulDescCreate)                                          \
-  F(cublasLtMatmulDescDestroy)                                         \
-  F(cublasLtMatmulDescSetAttribute)                                    \
-  F(cublasLtMatrixLayoutCreate)                                        \
-  F(cublasLtMatrixLayoutDestroy)                                       \
-  F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceDestroy) \
-      F(cublasLtMatmulPreferenceSetAttribute)
+#define TRAINCTL_CUBLASLT_FUNCTIONS(F) \
+  F(cublasLtCreate)                    \
+  F(cublasLtDestroy)                   \
+  F(cublasLtGetStatusString)           \
+  F(cublasLtMatmul)                    \
+  F(cublasLtMatmulAlgoGetHeuristic)    \
+  F(cublasLtMatmulDescCreate)          \
+  F(cublasLtMatmulDescDestroy)         \
+  F(cublasLtMatmulDescSetAttribute)    \
+  F(cublasLtMatrixLayoutCreate)        \
+  F(cublasLtMatrixLayoutDestroy)       \
+  F(cublasLtMatmulPreferenceCreate)    \
+  F(cublasLtMatmulPreferenceDestroy) F(cublasLtMatmulPreferenceSetAttribute)
 
 // The library's functions, found once and kept until the process ends.
 struct Library {

@@ -54,10 +54,12 @@ TEST(JobFile, IsReadWhole) {
   EXPECT_EQ(job.restart_window->restarts, 10);
   EXPECT_TRUE(job.preemptible);
   EXPECT_THAT(job.env, ElementsAre(std::make_pair("OMP_NUM_THREADS", "1")));
-  for (const char* entry : {R"("hidden":[512,256])", R"("lr":0.001)", R"("decay":"cosine")",
-                            R"("global":256)", R"("steps":2000)"}) {
-    EXPECT_THAT(job.train, HasSubstr(entry));
-  }
+  EXPECT_EQ(job.train,
+            R"({"model":{"kind":"mlp","hidden":[512,256]},)"
+            R"("data":{"kind":"fashion_mnist","path":"/usr/share/datasets/fashion-mnist"},)"
+            R"("optimizer":{"kind":"adamw","lr":0.001,"weight_decay":0.01,"clip":1.0,)"
+            R"("schedule":{"warmup":100,"decay":"cosine"}},)"
+            R"("batch":{"global":256,"micro":64},"steps":2000,"precision":"auto","seed":1})");
 }
 
 TEST(JobFile, HoldsACommandInsteadOfTraining) {

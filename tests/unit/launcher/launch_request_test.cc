@@ -67,10 +67,15 @@ TEST(LaunchRequest, WritesTheTrainersConfiguration) {
                                                 "/state/jobs/mnist-abc234/train.json"));
   EXPECT_EQ(request.spec.max_restarts, 3);
   EXPECT_EQ(request.spec.checkpoint_folder, "/work dir/ckpt");
-  for (const char* entry :
-       {R"("steps": 5)", R"("dir": "/work dir/ckpt")", R"("every_steps": 7)", R"("keep": 3)"}) {
-    EXPECT_THAT(request.train_config, HasSubstr(entry));
+  EXPECT_EQ(request.train_config, R"({
+  "steps": 5,
+  "checkpoint": {
+    "dir": "/work dir/ckpt",
+    "keep": 3,
+    "every_steps": 7
   }
+}
+)");
 }
 
 TEST(LaunchRequest, LetsFlagsOverrideTheFile) {
@@ -90,10 +95,16 @@ TEST(LaunchRequest, LetsFlagsOverrideTheFile) {
   EXPECT_EQ(request.spec.max_restarts, 1);
   EXPECT_EQ(request.spec.name, "mine");
   EXPECT_THAT(request.spec.env, ElementsAre("PATH=/usr/bin:/bin", "HOME=/elsewhere"));
-  for (const char* entry :
-       {R"("dir": "/abs")", R"("every_steps": 9)", R"("plan_in": "/work dir/plan.json")"}) {
-    EXPECT_THAT(request.train_config, HasSubstr(entry));
-  }
+  EXPECT_EQ(request.train_config, R"({
+  "steps": 5,
+  "checkpoint": {
+    "dir": "/abs",
+    "keep": 3,
+    "every_steps": 9
+  },
+  "plan_in": "/work dir/plan.json"
+}
+)");
 }
 
 TEST(LaunchRequest, CountsWorkers) {
